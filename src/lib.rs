@@ -1,0 +1,25 @@
+//! pagesieve keeps near-copies out of a stream of crawled pages.
+//!
+//! ```text
+//! Kafka or files ─▶ decode ▸ words ▸ shingles ▸ sketch ─▶ probe ▸ verify ▸ insert ─▶ publish ▸ commit ─▶ Kafka or files
+//!                   └────────── parallel ────────────┘   └─ one thread, in order ┘  └── one transaction ──┘
+//! ```
+//!
+//! Dependencies point one way: `cli, admin → pipeline → transport, state → index → sketch → page → config`.
+//! The core (`page`, `sketch`, `index`, `verdict`) does no I/O, takes time and key as arguments and knows
+//! neither Kafka nor Prometheus nor Tokio. ARCHITECTURE.md has the map and the invariants.
+
+pub mod admin;
+pub mod cli;
+pub mod config;
+
+pub mod generate;
+pub mod index;
+pub mod logging;
+pub mod metrics;
+pub mod page;
+pub mod pipeline;
+pub mod sketch;
+
+pub mod transport;
+pub mod verdict;

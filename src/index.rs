@@ -32,7 +32,7 @@ use journal::{Change, Journal};
 use names::{Named, NamesRing};
 use pages::{Pages, Record};
 use plan::Plan;
-use table::{Generations, Table};
+use table::{Choices, Generations, Table};
 use tally::{Eviction, Tally};
 
 /// The number of a page slot: 1 to the plan's `num_slots` − 1.
@@ -71,9 +71,6 @@ pub const NO_TIME: u32 = 0;
 
 /// Records looked at for age with every page judged.
 const AGE_SWEEP_SLOTS: u32 = 2;
-/// Buckets cleared of stale entries with every page inserted. A full pass takes about a quarter of
-/// the time in which the window turns over, so stale entries stay a small share.
-const STALE_SWEEP_BUCKETS: usize = 4;
 
 /// Salts that keep the three kinds of keys apart in the one table.
 const DIGEST_SALT: u64 = 0x6469_6765_7374;
@@ -214,7 +211,7 @@ impl Index {
     /// Calls `each` with every live page that may share the band.
     #[inline]
     pub fn probe_band(&self, band: BandKey, mut each: impl FnMut(Slot, &Record)) {
-        self.table.probe(band.0, |slot| {
+        self.table.probe(band.0, Choices::Two, |slot| {
             if let Some(record) = self.pages.get(slot) {
                 each(slot, record);
             }
@@ -223,7 +220,7 @@ impl Index {
 
     /// Calls `each` with every live page that has this digest.
     pub fn probe_digest(&self, digest: u64, mut each: impl FnMut(Slot, &Record)) {
-        self.table.probe(digest_key(digest), |slot| {
+        self.table.probe(digest_key(digest), Choices::Four, |slot| {
             if let Some(record) = self.pages.get(slot).filter(|record| record.digest == digest) {
                 each(slot, record);
             }
@@ -233,7 +230,7 @@ impl Index {
     /// The live page of this URL.
     pub fn probe_url(&self, url_key: u64) -> Option<Slot> {
         let mut found = None;
-        self.table.probe(url_table_key(url_key), |slot| {
+        self.table.probe(url_table_key(url_key), Choices::Four, |slot| {
             if self.pages.get(slot).is_some_and(|record| record.url_check == url_check(Some(url_key))) {
                 found = Some(slot);
             }
@@ -267,14 +264,14 @@ impl Index {
         }
         self.count_host(slot, 1);
         let bands = if entry.short { &[] } else { entry.bands };
-        let keys = bands.iter().map(|band| band.0);
-        let keys = keys.chain([digest_key(entry.digest)]).chain(entry.url_key.map(url_table_key));
-        for key in keys {
-            if !self.table.insert(key, slot, &self.generations) {
+        let bands = bands.iter().map(|band| (band.0, Choices::Two));
+        let others = [Some(digest_key(entry.digest)), entry.url_key.map(url_table_key)];
+        let others = others.into_iter().flatten().map(|key| (key, Choices::Four));
+        for (key, choices) in bands.chain(others) {
+            if !self.table.insert(key, choices, slot, &self.generations) {
                 tally.bucket_overflows += 1;
             }
         }
-        self.table.sweep(STALE_SWEEP_BUCKETS, &self.generations);
         slot
     }
 

@@ -83,7 +83,8 @@ impl Plan {
         if num_pages >= plan.capacity_pages as u64 {
             return plan;
         }
-        let slots = num_pages as f64 + MAX_OVERLAY_SLOTS as f64;
+        // A little over what is needed: the fixed parts do not shrink with the share.
+        let slots = num_pages as f64 * 1.01 + 2.0 * MAX_OVERLAY_SLOTS as f64;
         let share = slots / plan.num_slots as f64;
         let max_memory = (window.max_memory as f64 * share.min(1.0)) as u64;
         Self::new(&Window { max_memory: max_memory.min(window.max_memory), ..window.clone() }, shape)

@@ -9,8 +9,8 @@
 //!
 //! Nothing is ever rehashed or moved, so no insert is dearer than another. A page is forgotten without
 //! touching the table: its slot's generation flips when the slot is freed, which turns the entries
-//! stale. Stale entries are cleared by a sweep of a few buckets a page, and on the spot when an insert
-//! finds both its buckets full. A tag is a hint, never a proof: whatever a probe returns is verified against
+//! stale. An insert clears the stale entries of the buckets it looks at, so each bucket is cleaned some thirty
+//! times while the window turns over. A tag is a hint, never a proof: whatever a probe returns is verified against
 //! the page slot, so a stale entry or an equal tag costs one comparison and decides nothing.
 //! Fan-out is bounded by layout: a probe returns at most 32 slots.
 
@@ -19,9 +19,20 @@ use super::Slot;
 /// Entries in a bucket of one 64-byte cache line.
 pub const BUCKET_ENTRIES: usize = 16;
 
-/// Live entries per place in the table when every page slot is taken. Two-choice buckets of 16
-/// overflow less than one entry in ten thousand at this load.
+/// Live entries per place in the table when every page slot is taken. Fresh, two-choice buckets of 16
+/// overflow less than one key in ten thousand at this load; once the window has turned over, one or two in a hundred
+/// (see the tests), of which a page loses one band in twelve and hardly ever a match.
 pub const LOAD: f64 = 0.9;
+
+/// How many buckets a key may be in. A digest or a URL has no other key to be found by: it gets two buckets more,
+/// and then less than one in a thousand is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choices {
+    /// For band keys.
+    Two = 2,
+    /// For digests and URLs.
+    Four = 4,
+}
 
 /// Widest page slot number: 4 bits of the entry are left for generation and tag.
 pub const MAX_ID_BITS: u32 = 28;
@@ -53,7 +64,6 @@ impl Generations {
 pub struct Table {
     buckets: Vec<[u32; BUCKET_ENTRIES]>,
     id_bits: u32,
-    hand: usize,
 }
 
 impl Table {
@@ -66,16 +76,17 @@ impl Table {
     pub fn new(num_slots: usize, keys_per_page: usize) -> Self {
         let id_bits = usize::BITS - num_slots.saturating_sub(1).leading_zeros();
         assert!(id_bits <= MAX_ID_BITS, "{num_slots} page slots are more than 2^{MAX_ID_BITS}");
-        Self { buckets: vec![[0; BUCKET_ENTRIES]; Self::num_buckets(num_slots, keys_per_page)], id_bits, hand: 0 }
+        Self { buckets: vec![[0; BUCKET_ENTRIES]; Self::num_buckets(num_slots, keys_per_page)], id_bits }
     }
 
-    /// The two buckets of a key, and its tag in place.
+    /// The buckets of a key, and its tag in place.
     #[inline]
-    fn places(&self, key: u32) -> ([usize; 2], u32) {
+    fn places(&self, key: u32) -> ([usize; 4], u32) {
         let second = u64::from(key).wrapping_mul(0x9FB2_1C65_1E98_DF25);
-        let within = |hash: u32| (u64::from(hash) * self.buckets.len() as u64 >> 32) as usize;
+        let third = (second ^ second >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let within = |hash: u64| ((hash & 0xFFFF_FFFF) * self.buckets.len() as u64 >> 32) as usize;
         let tag = (second as u32 >> 3) & self.tag_mask();
-        ([within(key), within((second >> 32) as u32)], tag)
+        ([within(u64::from(key)), within(second >> 32), within(third >> 32), within(third)], tag)
     }
 
     fn tag_mask(&self) -> u32 {
@@ -86,15 +97,12 @@ impl Table {
         (1 << self.id_bits) - 1
     }
 
-    /// Calls `each` with every page slot that may have `key`.
+    /// Calls `each` with every page slot that may have `key`; with one twice if two of its buckets are the same.
     #[inline]
-    pub fn probe(&self, key: u32, mut each: impl FnMut(Slot)) {
+    pub fn probe(&self, key: u32, choices: Choices, mut each: impl FnMut(Slot)) {
         let (places, tag) = self.places(key);
         let (tag_mask, id_mask) = (self.tag_mask(), self.id_mask());
-        for (nth, place) in places.into_iter().enumerate() {
-            if nth == 1 && place == places[0] {
-                break;
-            }
+        for &place in &places[..choices as usize] {
             for entry in self.buckets[place] {
                 if entry & tag_mask == tag && entry & id_mask != 0 {
                     each(Slot(entry & id_mask));
@@ -103,41 +111,34 @@ impl Table {
         }
     }
 
-    /// Adds `key` → `slot`. False if both buckets are full of live entries: the key is lost, which can
+    /// Adds `key` → `slot`. False if all its buckets are full of live entries: the key is lost, which can
     /// only let a surplus copy through.
     #[must_use]
-    pub fn insert(&mut self, key: u32, slot: Slot, generations: &Generations) -> bool {
+    pub fn insert(&mut self, key: u32, choices: Choices, slot: Slot, generations: &Generations) -> bool {
         let (places, tag) = self.places(key);
-        let entry = tag | generations.of(slot) << self.id_bits | slot.0;
-        let free = |bucket: &[u32; BUCKET_ENTRIES]| bucket.iter().filter(|&&entry| entry == 0).count();
-        let mut room = places.map(|place| free(&self.buckets[place]));
-        if room == [0, 0] {
-            places.into_iter().for_each(|place| self.clear_stale(place, generations));
-            room = places.map(|place| free(&self.buckets[place]));
+        let mut most = (0, places[0]);
+        for &place in &places[..choices as usize] {
+            let free = self.clear_stale(place, generations);
+            if free > most.0 {
+                most = (free, place);
+            }
         }
-        let place = if room[0] >= room[1] { places[0] } else { places[1] };
-        match self.buckets[place].iter_mut().find(|entry| **entry == 0) {
-            Some(empty) => *empty = entry,
-            None => return false,
-        }
+        let Some(empty) = self.buckets[most.1].iter_mut().find(|entry| **entry == 0) else { return false };
+        *empty = tag | generations.of(slot) << self.id_bits | slot.0;
         true
     }
 
-    /// Clears the stale entries of the next `num_buckets` buckets.
-    pub fn sweep(&mut self, num_buckets: usize, generations: &Generations) {
-        for _ in 0..num_buckets {
-            self.clear_stale(self.hand, generations);
-            self.hand = if self.hand + 1 == self.buckets.len() { 0 } else { self.hand + 1 };
-        }
-    }
-
-    fn clear_stale(&mut self, place: usize, generations: &Generations) {
+    /// Clears the stale entries of a bucket. Returns how many places are free then.
+    fn clear_stale(&mut self, place: usize, generations: &Generations) -> usize {
         let (id_mask, id_bits) = (self.id_mask(), self.id_bits);
+        let mut free = 0;
         for entry in &mut self.buckets[place] {
             if *entry != 0 && generations.of(Slot(*entry & id_mask)) != *entry >> id_bits & 1 {
                 *entry = 0;
             }
+            free += usize::from(*entry == 0);
         }
+        free
     }
 
     /// Bytes of the buckets.
@@ -151,50 +152,49 @@ mod tests {
     use super::*;
     use crate::sketch::keyed::mix;
 
-    fn has(table: &Table, key: u32, slot: Slot) -> bool {
-        let mut found = false;
-        table.probe(key, |candidate| found |= candidate == slot);
-        found
+    const BANDS: usize = 12;
+    const KEYS: usize = 14;
+
+    fn choices(number: usize) -> Choices {
+        if number < BANDS { Choices::Two } else { Choices::Four }
     }
 
-    #[test]
-    fn at_full_load_keys_are_found_and_overflow_is_rare() {
-        let (num_slots, keys_per_page) = (50_000usize, 14);
-        let mut table = Table::new(num_slots, keys_per_page);
-        let generations = Generations::new(num_slots);
-        let key = |slot: usize, number: usize| (mix((slot * 64 + number) as u64) >> 32) as u32;
-        let mut lost = 0;
-        for slot in 1..num_slots {
-            for number in 0..keys_per_page {
-                let inserted = table.insert(key(slot, number), Slot(slot as u32), &generations);
-                assert!(!inserted || has(&table, key(slot, number), Slot(slot as u32)));
-                lost += usize::from(!inserted);
-            }
-        }
-        let share = lost as f64 / (num_slots * keys_per_page) as f64;
-        assert!(share < 1e-4, "{share}");
-    }
-
-    #[test]
-    fn stale_entries_give_way() {
-        let num_slots = 20_000;
-        let mut table = Table::new(num_slots, 14);
+    /// Fills the table `rounds` times over. The shares of band keys and of other keys lost in the last round.
+    fn turn_over(num_slots: usize, rounds: u64) -> [f64; 2] {
+        let mut table = Table::new(num_slots, KEYS);
         let mut generations = Generations::new(num_slots);
-        let (mut lost, mut stamp) = (0, 0u64);
-        // Turn the whole window over five times.
-        for round in 0..5 {
-            for slot in 1..num_slots as u32 {
+        let mut lost = [0.0; 2];
+        for round in 0..rounds {
+            lost = [0.0; 2];
+            for slot in (1..num_slots as u32).map(Slot) {
                 if round > 0 {
-                    generations.flip(Slot(slot));
+                    generations.flip(slot);
                 }
-                for _ in 0..14 {
-                    stamp += 1;
-                    lost += u64::from(!table.insert((mix(stamp) >> 32) as u32, Slot(slot), &generations));
+                for number in 0..KEYS {
+                    let stamp = (round * num_slots as u64 + u64::from(slot.0)) * 64 + number as u64;
+                    let key = (mix(stamp) >> 32) as u32;
+                    let inserted = table.insert(key, choices(number), slot, &generations);
+                    lost[usize::from(number >= BANDS)] += f64::from(u8::from(!inserted));
+                    let mut found = false;
+                    table.probe(key, choices(number), |candidate| found |= candidate == slot);
+                    assert!(found || !inserted);
                 }
-                table.sweep(4, &generations);
             }
         }
-        let share = lost as f64 / stamp as f64;
-        assert!(share < 1e-3, "{share}");
+        [lost[0] / (num_slots * BANDS) as f64, lost[1] / (num_slots * (KEYS - BANDS)) as f64]
+    }
+
+    #[test]
+    fn a_full_table_loses_next_to_nothing() {
+        let [bands, others] = turn_over(50_000, 1);
+        assert!(bands < 1e-4, "{bands}");
+        assert_eq!(others, 0.0);
+    }
+
+    #[test]
+    fn a_window_that_turned_over_loses_few_bands_and_hardly_a_digest() {
+        let [bands, others] = turn_over(20_000, 5);
+        assert!(bands < 0.025, "{bands}");
+        assert!(others < 1e-3, "{others}");
     }
 }

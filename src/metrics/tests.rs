@@ -184,7 +184,7 @@ fn fill(tally: &mut LocalTally, i: usize) {
     tally.count_rejected(i % 10);
     tally.count_skipped(i % 8);
     tally.count_exact_cache(1, 1);
-    tally.count_candidates([1, 1, 1]);
+    tally.count_candidates([0, 1, 2].map(|result| u64::from(i % 3 == result)));
     tally.observe_candidates(2);
     tally.observe_resemblance(0.875);
     tally.count_near_threshold(1);
@@ -194,7 +194,7 @@ fn fill(tally: &mut LocalTally, i: usize) {
     tally.count_eviction(i % 4, Some(3_600.0));
     tally.count_bucket_overflow(1);
     tally.count_quota_refused(1);
-    tally.count_timestamps_clamped([1, 1, 1]);
+    tally.count_timestamps_clamped([0, 1, 2].map(|side| u64::from(i % 3 == side)));
     tally.observe_processing(0.125);
     tally.observe_page_latency(0.125);
 }

@@ -63,7 +63,7 @@ mod tests {
     fn text_that_a_reader_sees() {
         let table = [
             ("<p>One</p><p>two</p>", "One two"),
-            ("<title>T</title><body>x<script>var y = 1;</script>z", "T xz"),
+            ("<title>T</title><body>x<script>var y = 1;</script>z", "T x z"),
             ("<style>p{}</style>a<br>b", "a b"),
             ("un<b>break</b>able", "unbreakable"),
             ("caf&eacute; &amp; bar&#33;", "café & bar!"),

@@ -4,6 +4,7 @@ mod filter;
 mod generate;
 mod init;
 mod keygen;
+mod run;
 
 mod text;
 
@@ -22,18 +23,17 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Stand between Kafka topics: pages in, survivors, verdict records and dead letters out
-
+    Run(run::Args),
     /// Filter files or pipes with the same engine; needs no server
     Filter(filter::Args),
     /// Write a commented configuration
     Init(init::Args),
     /// Make a secret key
     Keygen(keygen::Args),
-    /// Check a configuration and say what it means: S-curve, memory, window
     /// Make a sample crawl with known truth, to a file or a topic
     Generate(generate::Args),
-    /// Measure what a filter run dropped and kept against exact resemblance or a generated truth
     /// Ask a running daemon whether it is alive or ready
+    Healthcheck(run::HealthArgs),
     /// Print shell completions
     Completions {
         /// The shell
@@ -53,6 +53,8 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Healthcheck(args) => run::healthcheck(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Keygen(args) => keygen::run(&args),

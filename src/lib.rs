@@ -12,6 +12,7 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
+pub mod daemon;
 
 pub mod generate;
 pub mod index;
@@ -20,6 +21,7 @@ pub mod metrics;
 pub mod page;
 pub mod pipeline;
 pub mod sketch;
+pub mod state;
 
 pub mod transport;
 pub mod verdict;

@@ -4,6 +4,7 @@
 //! came from, as one act. There are two pairs: [`files`] for `filter` and [`kafka`] for `run`.
 
 pub mod files;
+pub mod kafka;
 
 pub mod outcome;
 

@@ -2,7 +2,8 @@
 
 use super::text;
 use crate::generate::{Generator, Settings};
-use crate::transport::files::open_output;
+use crate::transport::files::{Output, open_output};
+use crate::transport::kafka::feed::Feed;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -17,6 +18,15 @@ pub struct Args {
     /// Pages as JSON lines (.gz and .zst compress)
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
+    /// Into this Kafka topic instead of a file, keyed by URL
+    #[arg(long, value_name = "TOPIC", requires = "brokers", conflicts_with = "output")]
+    topic: Option<String>,
+    /// Brokers of the topic, as host:port,…
+    #[arg(long, value_name = "LIST")]
+    brokers: Option<String>,
+    /// Pages a second into the topic [default: as fast as it takes them]
+    #[arg(long, value_name = "PAGES", requires = "topic")]
+    rate: Option<f64>,
     /// What is known of each page, as JSON lines
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
@@ -49,6 +59,11 @@ pub struct Args {
     mean_words: u32,
 }
 
+enum Destination {
+    File(Output),
+    Topic(Feed),
+}
+
 /// Generates.
 pub fn run(args: &Args) -> Result<()> {
     let settings = Settings {
@@ -65,7 +80,10 @@ pub fn run(args: &Args) -> Result<()> {
         ..Settings::default()
     };
     settings.check().map_err(anyhow::Error::msg)?;
-    let mut pages = open_output(&args.output)?;
+    let mut pages = match (&args.topic, &args.brokers) {
+        (Some(topic), Some(brokers)) => Destination::Topic(Feed::new(brokers, topic, args.rate)?),
+        _ => Destination::File(open_output(&args.output)?),
+    };
     let mut truth = args.truth.as_deref().map(open_output).transpose()?;
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(args.pages) } else { ProgressBar::hidden() };
     bar.set_style(
@@ -74,10 +92,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut bytes = 0;
     for record in Generator::new(settings) {
         bytes += record.line.len() as u64 + 1;
-        let written = pages.write_all(&record.line).and_then(|()| pages.write_all(b"\n"));
-        match written {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.context("cannot write the pages")?,
+        match &mut pages {
+            Destination::Topic(feed) => feed.send(record.url.as_deref(), &record.line)?,
+            Destination::File(file) => match file.write_all(&record.line).and_then(|()| file.write_all(b"\n")) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written.context("cannot write the pages")?,
+            },
         }
         if let Some(truth) = &mut truth {
             serde_json::to_writer(&mut *truth, &record.truth).context("cannot write the truth")?;
@@ -86,7 +106,10 @@ pub fn run(args: &Args) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    pages.close().context("cannot write the pages")?;
+    match pages {
+        Destination::Topic(feed) => feed.finish()?,
+        Destination::File(file) => file.close().context("cannot write the pages")?,
+    }
     truth.map(|truth| truth.close()).transpose().context("cannot write the truth")?;
     eprintln!("{} pages, {}", text::count(args.pages), text::bytes(bytes as f64));
     Ok(())

@@ -155,6 +155,11 @@ impl Judge {
         }
     }
 
+    /// Forgets everything, as if nothing had ever been judged.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.rules.clone(), self.index.plan().clone());
+    }
+
     /// The pages remembered.
     pub fn index(&self) -> &Index {
         &self.index

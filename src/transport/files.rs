@@ -5,7 +5,7 @@ mod reader;
 mod report;
 mod writer;
 
-pub use compression::{open_input, open_output};
+pub use compression::{Output, open_input, open_output};
 pub use reader::{FileSource, Progress};
 pub use report::Report;
 pub use writer::{FileSink, Outputs};

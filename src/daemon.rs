@@ -1,0 +1,199 @@
+//! The life of `pagesieve run`: connect, restore, join, fly, recover, drain.
+//!
+//! ```text
+//! connect ▸ fence ▸ restore ▸ join ─▶ fly ──stop──▶ drained
+//!                                      ▲ │ fault
+//!                                      │ ▼
+//!                        rewind ◀ settle the judge ◀ settle the transaction
+//! ```
+
+use crate::admin::{Health, Stage};
+use crate::config::{Config, Key, OnGap};
+use crate::index::judge::{Judge, Rules};
+use crate::index::plan::Plan;
+use crate::metrics::Metrics;
+use crate::page::decode::Decoder;
+use crate::pipeline::batch::Limits;
+use crate::pipeline::sketch_stage::SketchStage;
+use crate::pipeline::{self};
+use crate::sketch::{Shape, Sketcher};
+use crate::state::SketchId;
+use crate::transport::Fault;
+use crate::transport::kafka::connect::{self, Cluster};
+use crate::transport::kafka::restore::{self, Foreign};
+use crate::transport::kafka::sink::{KafkaSink, Parts};
+use crate::transport::kafka::source::KafkaSource;
+use crate::transport::kafka::Partitions;
+use anyhow::{Context, Result, bail};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a batch from Kafka.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Waiting time after a fault: doubled with each that follows without a good minute between.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const GOOD_FLIGHT: Duration = Duration::from_secs(60);
+
+/// What `run` is given beside its configuration.
+pub struct Surroundings {
+    /// Where numbers go.
+    pub metrics: Arc<Metrics>,
+    /// What the probes answer.
+    pub health: Arc<Health>,
+    /// Set to drain and stop.
+    pub stop: Arc<AtomicBool>,
+    /// Forget the window that the state topic holds.
+    pub new_window: bool,
+}
+
+/// Runs until told to stop. Everything received by then is committed when this returns `Ok`.
+pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()> {
+    let Surroundings { metrics, health, stop, new_window } = surroundings;
+    let cluster = connect::prepare(config)?;
+    let inputs = input_partitions(config, &cluster);
+    let partitions = Partitions::default();
+    // Numbered in a fixed order, so that ties between pages of different partitions fall the same after a restart.
+    for (topic, partition) in &inputs {
+        partitions.number(topic, *partition).context("more partitions than can be told apart")?;
+    }
+    let shape = Shape::new(&config.sketch);
+    let sketch = SketchId::new(config, key);
+    let mut judge = Judge::new(Rules::new(&config.policy, &config.window, &shape), Plan::new(&config.window, &shape));
+    let plan = judge.index().plan();
+    metrics.index_capacity_pages.set(plan.capacity_pages as i64);
+    metrics.index_bytes.set(judge.index().bytes() as i64);
+
+    let source = KafkaSource::new(config, partitions.clone(), metrics.clone(), inputs.len())?;
+    let mut sink = KafkaSink::new(Parts {
+        config: config.clone(),
+        cluster,
+        sketch,
+        partitions: partitions.clone(),
+        source: source.shared(),
+        metrics: metrics.clone(),
+        new_window: *new_window,
+    })
+    .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    // The producer has fenced whoever had our name: from here on the state topic's end is ours.
+    let restored = if *new_window { 0 } else { restore_window(config, sketch, &partitions, &mut judge, surroundings)? };
+    if restored == 0 {
+        source.begin(config.input.start, &inputs).context("cannot commit where to start")?;
+    }
+    health.set_stage(Stage::Joining);
+    let (beats, joined) = (health.clone(), health.clone());
+    let mut source = source.with_health(move || beats.beat(), move || joined.set_ready(true));
+    source.subscribe()?;
+
+    let stage = SketchStage::new(Decoder::new(&config.input), Sketcher::new(shape, key))
+        .with_sink_check(sink.check())
+        .with_record_timestamps();
+    let settings = pipeline::Settings {
+        threads: config.pipeline.threads,
+        limits: Limits { pages: config.pipeline.batch_pages, bytes: BATCH_BYTES, wait: config.pipeline.batch_wait },
+        commit_interval: config.kafka.commit_interval,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let started = Instant::now();
+        match pipeline::fly(&settings, &stage, &mut source, &mut sink, &mut judge, metrics, stop) {
+            Ok(()) | Err(Fault::Closed) => break,
+            Err(Fault::Fatal(reason)) => bail!(reason),
+            Err(Fault::Aborted(reason)) => {
+                tracing::warn!(reason, "transaction aborted: rewinding to what is committed");
+                if started.elapsed() >= GOOD_FLIGHT {
+                    pause = FIRST_PAUSE;
+                }
+            }
+        }
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            health.beat();
+            match recover(&mut source, &mut sink, &mut judge) {
+                Ok(()) => break,
+                Err(Fault::Fatal(reason)) => bail!(reason),
+                Err(fault) => tracing::warn!(%fault, "recovering"),
+            }
+        }
+    }
+    health.set_stage(Stage::Draining);
+    tracing::info!("drained: everything received has been committed");
+    Ok(())
+}
+
+fn input_partitions(config: &Config, cluster: &Cluster) -> Vec<(String, i32)> {
+    let mut topics = config.input.topics.clone();
+    topics.sort_unstable();
+    let all = topics.iter().flat_map(|topic| {
+        let count = cluster.partitions.get(topic).copied().unwrap_or_default();
+        (0..count).map(move |partition| (topic.clone(), partition))
+    });
+    all.collect()
+}
+
+/// Settles the transaction first, then the judge by it, then goes back to what is committed.
+fn recover(source: &mut KafkaSource, sink: &mut KafkaSink, judge: &mut Judge) -> Result<(), Fault> {
+    if sink.recover()? {
+        judge.commit();
+    }
+    judge.abort();
+    source.rewind().map_err(|error| Fault::Aborted(format!("cannot rewind: {error:#}")))
+}
+
+/// Number of state records read. Without a whole window, `on_gap` decides.
+fn restore_window(
+    config: &Config,
+    sketch: SketchId,
+    partitions: &Partitions,
+    judge: &mut Judge,
+    surroundings: &Surroundings,
+) -> Result<u64> {
+    let Surroundings { metrics, health, stop, .. } = surroundings;
+    health.set_restoring(None);
+    let started = Instant::now();
+    loop {
+        let progress = |left| {
+            health.set_restoring(left);
+            metrics.set_restore_remaining(left);
+        };
+        let result = restore::restore(config, sketch, partitions, judge, progress);
+        let error = match result {
+            Ok(restored) => {
+                metrics.set_restore_remaining(Some(Duration::ZERO));
+                metrics.gap_offsets_total.inc_by(restored.damaged);
+                let pages = judge.index().num_pages();
+                metrics.index_pages.set(pages as i64);
+                tracing::info!(
+                    records = restored.records,
+                    pages,
+                    seconds = started.elapsed().as_secs_f64(),
+                    "window restored from the state topic"
+                );
+                return Ok(restored.records);
+            }
+            Err(error) if error.is::<Foreign>() => return Err(error),
+            Err(error) => error,
+        };
+        match config.recovery.on_gap {
+            OnGap::Exit => return Err(error.context("the window cannot be restored")),
+            OnGap::Serve => {
+                tracing::error!(%error, pages = judge.index().num_pages(), "serving without the whole window: copies of forgotten pages get through");
+                return Ok(judge.index().num_pages() as u64);
+            }
+            OnGap::Wait => {
+                tracing::error!(%error, "the window cannot be restored: trying again");
+                judge.clear();
+                std::thread::sleep(LONGEST_PAUSE);
+                if stop.load(Ordering::Relaxed) {
+                    bail!("stopped before the window was restored");
+                }
+            }
+        }
+    }
+}

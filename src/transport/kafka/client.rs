@@ -1,0 +1,102 @@
+//! Configuration → clients of librdkafka.
+
+use crate::config::{Config, Delivery};
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+
+/// How often librdkafka reports its numbers, for the lag.
+const STATISTICS_INTERVAL_MS: &str = "5000";
+
+/// How soon partitions that were added are found.
+const METADATA_REFRESH_MS: &str = "10000";
+
+/// What every client has in common. The user's options come last but one; what a guarantee hangs on
+/// is set after them by the callers, and refused among them when the configuration is read.
+fn base(config: &Config) -> ClientConfig {
+    let kafka = &config.kafka;
+    let mut client = ClientConfig::new();
+    client
+        .set("bootstrap.servers", kafka.brokers.join(","))
+        .set("client.id", format!("pagesieve-{}", kafka.instance))
+        .set("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS)
+        .set_log_level(RDKafkaLogLevel::Warning);
+    if let Some(name) = &kafka.sasl_username {
+        client.set("sasl.username", name);
+    }
+    if let Some(password) = &kafka.sasl_password {
+        client.set("sasl.password", password.expose());
+    }
+    client
+}
+
+fn with_options(mut client: ClientConfig, config: &Config) -> ClientConfig {
+    for (name, value) in &config.kafka.options {
+        client.set(name, value);
+    }
+    client
+}
+
+/// A client for questions: metadata, limits, creating topics.
+pub fn plain(config: &Config) -> ClientConfig {
+    with_options(base(config), config)
+}
+
+/// The consumer of the source topics.
+pub fn consumer(config: &Config) -> ClientConfig {
+    let mut client = base(config);
+    client
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("statistics.interval.ms", STATISTICS_INTERVAL_MS)
+        .set("fetch.wait.max.ms", "50");
+    let mut client = with_options(client, config);
+    client
+        .set("queued.max.messages.kbytes", (config.pipeline.prefetch_memory >> 10).max(1024).to_string())
+        .set("group.id", &config.kafka.group)
+        .set("group.instance.id", &config.kafka.instance)
+        .set("isolation.level", "read_committed")
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        // Partitions that are found later are read from their beginning; the very first start has committed
+        // the offsets it was asked for.
+        .set("auto.offset.reset", "earliest");
+    client
+}
+
+/// A consumer that reads the state topic once, outside of any group.
+pub fn state_reader(config: &Config) -> ClientConfig {
+    let mut client = plain(config);
+    client
+        .set("group.id", format!("{}-restore", config.kafka.group))
+        .set("isolation.level", "read_committed")
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true")
+        .set("auto.offset.reset", "earliest");
+    client
+}
+
+/// The producer. `max_message_bytes` is the largest message that a sink topic takes.
+pub fn producer(config: &Config, max_message_bytes: usize) -> ClientConfig {
+    let mut client = base(config);
+    client.set("compression.type", "zstd").set("partitioner", "murmur2_random").set("linger.ms", "5");
+    let mut client = with_options(client, config);
+    client
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .set("message.max.bytes", max_message_bytes.clamp(1000, 1_000_000_000).to_string());
+    match config.kafka.delivery {
+        Delivery::ExactlyOnce => {
+            client
+                .set("transactional.id", transactional_id(config))
+                .set("transaction.timeout.ms", config.kafka.transaction_timeout.as_millis().to_string());
+        }
+        // A page waits for its broker for as long as it takes; nothing is committed past it meanwhile.
+        Delivery::AtLeastOnce => {
+            client.set("message.timeout.ms", "0");
+        }
+    }
+    client
+}
+
+/// Stable across restarts, so that a start fences a zombie and settles its transaction.
+pub fn transactional_id(config: &Config) -> String {
+    format!("{}-{}", config.kafka.group, config.kafka.instance)
+}

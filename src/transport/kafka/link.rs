@@ -1,0 +1,170 @@
+//! What source and sink know of each other: how much is under way, and whether it may still be committed.
+
+use crate::metrics::Metrics;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::statistics::Statistics;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Shared by the consumer's callbacks, the source and the sink.
+#[derive(Debug, Default)]
+pub struct Link {
+    sent: AtomicU64,
+    settled: AtomicU64,
+    lost: AtomicBool,
+    failed: AtomicBool,
+    /// Partitions that came since the source last looked.
+    assigned: Mutex<Vec<(String, i32)>>,
+    /// Partitions that went since the source last looked.
+    revoked: Mutex<Vec<(String, i32)>>,
+}
+
+impl Link {
+    /// A batch went into the flight.
+    pub fn sent(&self) {
+        self.sent.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// So many batches were committed.
+    pub fn committed(&self, batches: u64) {
+        self.settled.fetch_add(batches, Ordering::SeqCst);
+    }
+
+    /// The sink gave up on this flight.
+    pub fn fail(&self) {
+        self.failed.store(true, Ordering::SeqCst);
+    }
+
+    /// Were partitions taken away before their pages could be committed?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+
+    /// A new flight begins: nothing is under way.
+    pub fn reset(&self) {
+        self.sent.store(0, Ordering::SeqCst);
+        self.settled.store(0, Ordering::SeqCst);
+        self.lost.store(false, Ordering::SeqCst);
+        self.failed.store(false, Ordering::SeqCst);
+    }
+
+    /// Partitions that came and went since the last call.
+    pub fn take_changes(&self) -> (Vec<(String, i32)>, Vec<(String, i32)>) {
+        let take = |list: &Mutex<Vec<_>>| std::mem::take(&mut *list.lock().expect("nobody panics with the lock"));
+        (take(&self.assigned), take(&self.revoked))
+    }
+
+    /// Waits until everything under way is committed. False if that fails or takes too long.
+    fn drain(&self, limit: Duration) -> bool {
+        const LOOK_EVERY: Duration = Duration::from_millis(2);
+        let deadline = Instant::now() + limit;
+        while self.settled.load(Ordering::SeqCst) < self.sent.load(Ordering::SeqCst) {
+            if self.failed.load(Ordering::SeqCst) || Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+}
+
+/// The consumer's callbacks, called on the thread that polls.
+pub struct ConsumerEvents {
+    /// Shared with source and sink.
+    pub link: Arc<Link>,
+    /// Where lag goes.
+    pub metrics: Arc<Metrics>,
+    /// Longest wait for a commit when partitions are revoked.
+    pub drain_timeout: Duration,
+    /// The first error that will not go away by itself.
+    pub fatal: Mutex<Option<String>>,
+}
+
+impl ClientContext for ConsumerEvents {
+    fn stats(&self, statistics: Statistics) {
+        for (topic, state) in &statistics.topics {
+            for (partition, state) in &state.partitions {
+                // −1: not known; the partition −1 collects what is not assigned.
+                if *partition >= 0 && state.consumer_lag >= 0 && state.fetch_state == "active" {
+                    self.metrics.set_lag(topic, *partition, state.consumer_lag);
+                }
+            }
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        note_error(&self.fatal, &error, reason);
+    }
+}
+
+/// Logs a client's error; one that retrying cannot mend is kept.
+pub fn note_error(fatal: &Mutex<Option<String>>, error: &KafkaError, reason: &str) {
+    if is_permanent(error) {
+        fatal.lock().expect("nobody panics with the lock").get_or_insert_with(|| reason.to_owned());
+    }
+    tracing::warn!(%error, reason, "kafka");
+}
+
+/// Will it fail again, however often it is tried?
+pub fn is_permanent(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::Authentication
+                | Code::SaslAuthenticationFailed
+                | Code::TopicAuthorizationFailed
+                | Code::GroupAuthorizationFailed
+                | Code::ClusterAuthorizationFailed
+                | Code::TransactionalIdAuthorizationFailed
+                | Code::UnsupportedSASLMechanism
+                | Code::FencedInstanceId
+                | Code::Fenced
+                | Code::Fatal
+        )
+    )
+}
+
+impl ConsumerContext for ConsumerEvents {
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let Rebalance::Revoke(partitions) = rebalance else { return };
+        if partitions.count() == 0 {
+            return;
+        }
+        let in_time = !consumer.assignment_lost() && self.link.drain(self.drain_timeout);
+        if !in_time {
+            // Nothing judged for these partitions may be committed by this member any more.
+            self.link.lost.store(true, Ordering::SeqCst);
+        }
+        tracing::info!(partitions = %names(partitions), committed = in_time, "partitions revoked");
+        push(&self.link.revoked, partitions);
+        for element in partitions.elements() {
+            self.metrics.remove_partition(element.topic(), element.partition());
+        }
+    }
+
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(partitions) if partitions.count() > 0 => {
+                tracing::info!(partitions = %names(partitions), "partitions assigned");
+                push(&self.link.assigned, partitions);
+            }
+            Rebalance::Error(error) => tracing::warn!(%error, "rebalance failed"),
+            _ => {}
+        }
+    }
+}
+
+fn push(list: &Mutex<Vec<(String, i32)>>, partitions: &TopicPartitionList) {
+    let mut list = list.lock().expect("nobody panics with the lock");
+    list.extend(partitions.elements().iter().map(|element| (element.topic().to_owned(), element.partition())));
+}
+
+fn names(partitions: &TopicPartitionList) -> String {
+    let names = partitions.elements().iter().map(|it| format!("{}/{}", it.topic(), it.partition())).collect::<Vec<_>>();
+    names.join(" ")
+}

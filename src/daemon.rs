@@ -8,22 +8,22 @@
 //! ```
 
 use crate::admin::{Health, Stage};
+use crate::batch::Limits;
 use crate::config::{Config, Key, OnGap};
 use crate::index::judge::{Judge, Rules};
 use crate::index::plan::Plan;
 use crate::metrics::Metrics;
 use crate::page::decode::Decoder;
-use crate::pipeline::batch::Limits;
 use crate::pipeline::sketch_stage::SketchStage;
 use crate::pipeline::{self};
 use crate::sketch::{Shape, Sketcher};
 use crate::state::SketchId;
 use crate::transport::Fault;
+use crate::transport::kafka::Partitions;
 use crate::transport::kafka::connect::{self, Cluster};
 use crate::transport::kafka::restore::{self, Foreign};
 use crate::transport::kafka::sink::{KafkaSink, Parts};
 use crate::transport::kafka::source::KafkaSource;
-use crate::transport::kafka::Partitions;
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

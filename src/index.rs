@@ -21,6 +21,7 @@
 pub mod clock;
 pub mod journal;
 pub mod judge;
+pub mod judged;
 pub mod names;
 pub mod pages;
 pub mod plan;

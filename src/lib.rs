@@ -5,11 +5,12 @@
 //!                   └────────── parallel ────────────┘   └─ one thread, in order ┘  └── one transaction ──┘
 //! ```
 //!
-//! Dependencies point one way: `cli, admin → pipeline → transport, state → index → sketch → page → config`.
+//! Dependencies point one way: `cli, admin → pipeline → transport, state → batch → index → sketch → page → config`.
 //! The core (`page`, `sketch`, `index`, `verdict`) does no I/O, takes time and key as arguments and knows
 //! neither Kafka nor Prometheus nor Tokio. ARCHITECTURE.md has the map and the invariants.
 
 pub mod admin;
+pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod daemon;

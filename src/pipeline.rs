@@ -16,14 +16,13 @@
 //! Bounds: each channel holds [`CHANNEL_BATCHES`] batches, a batch holds [`batch::Limits`], and
 //! batches are recycled, so a flight's memory is fixed by (threads, limits).
 
-pub mod batch;
 mod observe;
 pub mod sketch_stage;
 
+use crate::batch::{self, JudgedBatch, ReceivedBatch, SketchedBatch};
 use crate::index::judge::Judge;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Sink, Source};
-use batch::{JudgedBatch, ReceivedBatch, SketchedBatch};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use sketch_stage::SketchStage;
 use std::sync::atomic::{AtomicBool, Ordering};

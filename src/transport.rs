@@ -8,7 +8,8 @@ pub mod kafka;
 
 pub mod outcome;
 
-use crate::pipeline::batch::{JudgedBatch, Limits, ReceivedBatch, SketchedBatch};
+use crate::batch::{JudgedBatch, Limits, ReceivedBatch, SketchedBatch};
+use crate::page::Reject;
 
 /// What came of asking a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,9 @@ pub trait Sink {
     /// Makes everything delivered since the last commit final.
     fn commit(&mut self) -> Result<(), Fault>;
 }
+
+/// Says of a delivery, before it is judged, why the sink would refuse it.
+pub type SinkCheck = dyn Fn(&ReceivedBatch, usize) -> Option<Reject> + Send + Sync;
 
 /// Why a flight ended early.
 #[derive(Debug, thiserror::Error)]

@@ -1,14 +1,15 @@
 //! `pagesieve filter`: the engine on files and pipes.
 
 use super::text;
+use crate::batch::Limits;
 use crate::config::{self, Action, Config, Key};
 use crate::index::judge::{Judge, Rules};
 use crate::index::plan::Plan;
 use crate::metrics::Metrics;
 use crate::page::TEXT_VERSION;
 use crate::page::decode::Decoder;
+use crate::pipeline;
 use crate::pipeline::sketch_stage::SketchStage;
-use crate::pipeline::{self, batch::Limits};
 use crate::sketch::{Shape, Sketcher};
 use crate::transport::Fault;
 use crate::transport::files::{FileSink, FileSource, InputNames, Outputs, Progress, Report, open_output};

@@ -87,7 +87,8 @@ fn stop_on_signal(config: &Config, stop: Arc<AtomicBool>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = async move {
         use tokio::signal::unix::{SignalKind, signal};
-        let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+        else {
             tracing::error!("cannot listen for signals");
             return;
         };
@@ -110,7 +111,8 @@ fn stop_on_signal(config: &Config, stop: Arc<AtomicBool>) -> Result<()> {
 pub fn healthcheck(args: &HealthArgs) -> Result<()> {
     let timeout = Duration::from_secs(3);
     let path = if args.ready { "/readyz" } else { "/livez" };
-    let mut stream = TcpStream::connect_timeout(&args.address, timeout).with_context(|| format!("no answer from {}", args.address))?;
+    let mut stream = TcpStream::connect_timeout(&args.address, timeout)
+        .with_context(|| format!("no answer from {}", args.address))?;
     stream.set_read_timeout(Some(timeout))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", args.address)?;
     let mut answer = String::new();

@@ -1,6 +1,6 @@
 //! What the stages saw → metrics. Beside the flow, never in it.
 
-use super::batch::{JudgedBatch, SketchedBatch};
+use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::index::judge::Judge;
 use crate::metrics::{LocalTally, Metrics};
 use crate::verdict::NotJudged;

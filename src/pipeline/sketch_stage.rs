@@ -1,10 +1,11 @@
 //! Stage 1: records → sketches. Stateless: the same record gives the same sketch on any thread.
 
-use super::batch::{PageNames, PageSketch, ReceivedBatch, Sketch, SketchedBatch};
+use crate::batch::{PageNames, PageSketch, ReceivedBatch, Sketch, SketchedBatch};
 use crate::index::names::Named;
 use crate::page::decode::Decoder;
 use crate::page::{Decoded, EventTime, Names, Page, Reason, Reject, SkipRule, url_key};
 use crate::sketch::Sketcher;
+use crate::transport::SinkCheck;
 use crate::verdict::NotJudged;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,9 +13,6 @@ use std::sync::Arc;
 
 /// A record header that, with the value `false`, keeps a page out of the window.
 pub const REMEMBER_HEADER: &str = "pagesieve-remember";
-
-/// Says of a record what the sink will not take.
-pub type SinkCheck = dyn Fn(&ReceivedBatch, usize) -> Option<Reject> + Send + Sync;
 
 /// Decodes and sketches batches. Each thread has a clone of its own.
 #[derive(Clone)]

@@ -14,6 +14,7 @@ pub mod client;
 pub mod connect;
 pub mod feed;
 pub mod link;
+mod producer;
 mod records;
 pub mod restore;
 pub mod sink;
@@ -46,7 +47,8 @@ impl Partitions {
         if let Some(number) = known(&numbers) {
             return Some(number);
         }
-        let number = u16::try_from(numbers.names.len()).ok().filter(|number| usize::from(*number) < Origin::MAX_SOURCES)?;
+        let number =
+            u16::try_from(numbers.names.len()).ok().filter(|number| usize::from(*number) < Origin::MAX_SOURCES)?;
         let name: Arc<str> = topic.into();
         numbers.names.push((name.clone(), partition));
         numbers.numbers.insert((name, partition), number);

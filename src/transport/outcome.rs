@@ -1,8 +1,8 @@
 //! What is said of a page to the outside: the JSON records shared by files and Kafka.
 
+use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::index::Origin;
 use crate::index::judge::{Canonical, Judged};
-use crate::pipeline::batch::{JudgedBatch, SketchedBatch};
 use serde::Serialize;
 
 /// Numbers of inputs → their names: topic and partition, or file.

@@ -2,8 +2,8 @@
 //! written from it without copying them.
 
 use super::compression::{is_compressed, open_input};
+use crate::batch::{Delivery, Limits, ReceivedBatch};
 use crate::index::Origin;
-use crate::pipeline::batch::{Delivery, Limits, ReceivedBatch};
 use crate::transport::{Fault, Received, Source};
 use anyhow::{Result, bail};
 use std::io::Read;

@@ -3,7 +3,7 @@
 use super::InputNames;
 use super::compression::Output;
 use super::report::Report;
-use crate::pipeline::batch::{JudgedBatch, SketchedBatch};
+use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::transport::outcome::{self, OutcomeRecord, Positions};
 use crate::transport::{Fault, Sink};
 use crate::verdict::NotJudged;

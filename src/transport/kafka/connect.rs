@@ -207,7 +207,8 @@ fn judge_settings(config: &Config, cluster: &mut Cluster, settings: &Settings, f
     }
     let state = &config.output.state_topic;
     if let Some(partitions) = cluster.partitions.get(state) {
-        let compacted = settings.get(state).and_then(|it| it.get("cleanup.policy")).is_some_and(|it| it.contains("compact"));
+        let compacted =
+            settings.get(state).and_then(|it| it.get("cleanup.policy")).is_some_and(|it| it.contains("compact"));
         let retention = number(state, "retention.ms").filter(|ms| *ms >= 0);
         let window_ms = config.window.max_age.map(|age| age.as_millis() as i64);
         let short = matches!((retention, window_ms), (Some(kept), Some(window)) if kept < window)
@@ -233,7 +234,9 @@ fn transactions(config: &Config) -> Finding {
     let opened = client::producer(config, DEFAULT_MAX_MESSAGE_BYTES)
         .set("transactional.id", &id)
         .create::<ThreadedProducer<_>>()
-        .and_then(|producer: ThreadedProducer<rdkafka::producer::DefaultProducerContext>| producer.init_transactions(ANSWER_WITHIN));
+        .and_then(|producer: ThreadedProducer<rdkafka::producer::DefaultProducerContext>| {
+            producer.init_transactions(ANSWER_WITHIN)
+        });
     match opened {
         Ok(()) => Finding { ok: true, what, detail: format!("allowed (tried as {id})") },
         Err(error) => Finding { ok: false, what, detail: format!("{error} (tried as {id})") },

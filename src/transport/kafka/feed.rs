@@ -1,11 +1,11 @@
 //! Pages into a topic, for trying things out: `generate --topic`.
 
 use anyhow::{Context, Result, bail};
+use rdkafka::ClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
-use rdkafka::ClientContext;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,8 @@ impl Feed {
             .set("partitioner", "murmur2_random")
             .set("linger.ms", "20");
         let producer: ThreadedProducer<FirstFailure> = client.create_with_context(FirstFailure::default())?;
-        let metadata = producer.client().fetch_metadata(Some(topic), FLUSH_WITHIN).context("the cluster does not answer")?;
+        let metadata =
+            producer.client().fetch_metadata(Some(topic), FLUSH_WITHIN).context("the cluster does not answer")?;
         if let Some(error) = metadata.topics().iter().find(|it| it.name() == topic).and_then(|it| it.error()) {
             bail!("topic {topic}: {}", RDKafkaErrorCode::from(error));
         }

@@ -2,9 +2,9 @@
 
 use super::Partitions;
 use super::connect::ADDED_HEADER_BYTES;
+use crate::batch::{Delivery, JudgedBatch, SketchedBatch};
 use crate::index::NO_TIME;
 use crate::page::Reject;
-use crate::pipeline::batch::{Delivery, JudgedBatch, SketchedBatch};
 use crate::transport::outcome::{self, OutcomeRecord, Positions, rounded};
 use crate::verdict::{Disposition, NotJudged};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -51,7 +51,10 @@ fn action(disposition: Disposition) -> &'static str {
 }
 
 fn time(seconds: u32) -> Option<String> {
-    (seconds != NO_TIME).then(|| jiff::Timestamp::from_second(i64::from(seconds)).ok()).flatten().map(|it| it.to_string())
+    (seconds != NO_TIME)
+        .then(|| jiff::Timestamp::from_second(i64::from(seconds)).ok())
+        .flatten()
+        .map(|it| it.to_string())
 }
 
 /// The verdict record of page number `at`, as JSON, into `out`.
@@ -97,7 +100,13 @@ fn with<'h>(headers: OwnedHeaders, key: &'h str, value: &'h str) -> OwnedHeaders
 }
 
 /// The headers of a page that goes out.
-pub fn forwarded(judged_batch: &JudgedBatch, batch: &SketchedBatch, at: usize, tag: bool, partitions: &Partitions) -> OwnedHeaders {
+pub fn forwarded(
+    judged_batch: &JudgedBatch,
+    batch: &SketchedBatch,
+    at: usize,
+    tag: bool,
+    partitions: &Partitions,
+) -> OwnedHeaders {
     let (delivery, judged) = (&batch.received.deliveries[at], &judged_batch.judged[at]);
     let mut headers = original(batch, delivery, 6);
     headers = with(headers, "pagesieve-verdict", judged.verdict.name());
@@ -118,7 +127,13 @@ pub fn forwarded(judged_batch: &JudgedBatch, batch: &SketchedBatch, at: usize, t
 }
 
 /// The headers of a dead letter; `cut_from` is its length if it had to be cut.
-pub fn dead_letter(batch: &SketchedBatch, delivery: &Delivery, reject: &Reject, cut_from: Option<usize>, partitions: &Partitions) -> OwnedHeaders {
+pub fn dead_letter(
+    batch: &SketchedBatch,
+    delivery: &Delivery,
+    reject: &Reject,
+    cut_from: Option<usize>,
+    partitions: &Partitions,
+) -> OwnedHeaders {
     let (topic, partition) = partitions.name(delivery.origin.source);
     let mut headers = original(batch, delivery, 6);
     headers = with(headers, "pagesieve-error-reason", reject.reason.name());
@@ -133,10 +148,12 @@ pub fn dead_letter(batch: &SketchedBatch, delivery: &Delivery, reject: &Reject, 
 }
 
 /// Bytes that a delivery's key and headers take in a message, with some for framing.
-pub fn beside_value(delivery: &Delivery, headers: &[(crate::pipeline::batch::Span, Option<crate::pipeline::batch::Span>)]) -> usize {
+pub fn beside_value(delivery: &Delivery, headers: &[(crate::batch::Span, Option<crate::batch::Span>)]) -> usize {
     const FRAMING_BYTES: usize = 64;
     const HEADER_FRAMING_BYTES: usize = 10;
     let headers = &headers[delivery.headers.clone()];
-    let sizes = headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, ExactSizeIterator::len) + HEADER_FRAMING_BYTES);
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.len() + value.as_ref().map_or(0, ExactSizeIterator::len) + HEADER_FRAMING_BYTES);
     FRAMING_BYTES + delivery.key.as_ref().map_or(0, ExactSizeIterator::len) + sizes.sum::<usize>()
 }

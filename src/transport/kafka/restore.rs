@@ -9,8 +9,9 @@ use crate::sketch::BandKey;
 use crate::state::SketchId;
 use crate::state::record::{self, StateRecord};
 use anyhow::{Context, Result, bail};
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use std::time::{Duration, Instant};
@@ -31,6 +32,19 @@ pub struct Restored {
     pub foreign: u64,
 }
 
+/// The end of a partition is what is waited for here, not an error to be logged.
+struct Quiet;
+
+impl ClientContext for Quiet {
+    fn error(&self, error: KafkaError, reason: &str) {
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
+            tracing::warn!(%error, reason, "kafka");
+        }
+    }
+}
+
+impl ConsumerContext for Quiet {}
+
 /// The state was made by other settings: it can never be used, whatever `on_gap` says.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -46,13 +60,14 @@ pub fn restore(
     progress: impl Fn(Option<Duration>),
 ) -> Result<Restored> {
     let topic = &config.output.state_topic;
-    let consumer: BaseConsumer = client::state_reader(config).create()?;
+    let consumer: BaseConsumer<Quiet> = client::state_reader(config).create_with_context(Quiet)?;
     let (low, high) = consumer.fetch_watermarks(topic, 0, ANSWER_WITHIN).context("cannot read the state topic")?;
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&list)?;
     let started = Instant::now();
-    let (mut restored, mut last_foreign, mut report_at, mut heard) = (Restored::default(), None, started + REPORT_EVERY, started);
+    let (mut restored, mut last_foreign, mut report_at, mut heard) =
+        (Restored::default(), None, started + REPORT_EVERY, started);
     loop {
         let message = match consumer.poll(Duration::from_millis(200)) {
             // Read committed: this end is before transactions that are still open, and they are not ours,
@@ -86,7 +101,12 @@ pub fn restore(
             report_at = heard + REPORT_EVERY;
             let done = (message.offset() - low + 1) as f64 / (high - low).max(1) as f64;
             let left = started.elapsed().mul_f64((1.0 / done.clamp(1e-6, 1.0)) - 1.0);
-            tracing::info!(records = restored.records, percent = done * 100.0, seconds_left = left.as_secs(), "restoring");
+            tracing::info!(
+                records = restored.records,
+                percent = done * 100.0,
+                seconds_left = left.as_secs(),
+                "restoring"
+            );
             progress(Some(left));
         }
     }

@@ -1,84 +1,35 @@
 //! Judged batches → output topics, in transactions that carry the offsets too.
 
+use super::Partitions;
 use super::connect::{ADDED_HEADER_BYTES, Cluster};
-use super::link::{Link, is_permanent, note_error};
+use super::link::{Link, is_permanent};
+use super::producer::{self, ATTEMPT, Refused, Reports, opaque};
 use super::records::{self, Marks};
 use super::source::SharedConsumer;
-use super::{Partitions, client};
+use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::config::{Config, Delivery as Guarantee, Mode, VerdictRecords};
 use crate::index::Origin;
 use crate::metrics::Metrics;
 use crate::page::{Reason, Reject};
-use crate::pipeline::batch::{JudgedBatch, SketchedBatch};
-use crate::pipeline::sketch_stage::SinkCheck;
 use crate::state::SketchId;
 use crate::state::record::{self, NamedOrigin, Remembered, StateRecord};
-use crate::transport::{Fault, Sink};
+use crate::transport::{Fault, Sink, SinkCheck};
 use crate::verdict::{Disposition, NotJudged, Policy};
-use rdkafka::client::ClientContext;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use rdkafka::{Offset, TopicPartitionList};
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One attempt at a call that blocks; retriable errors are tried again until the transaction's own time is over.
-const ATTEMPT: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Numbers of [`crate::metrics::TRANSACTION_RESULTS`].
 const COMMITTED: usize = 0;
 const ABORTED: usize = 1;
-
-/// Pages that the broker refused though they looked right: rejected when they are judged again.
-#[derive(Debug, Clone, Default)]
-pub struct Refused {
-    any: Arc<AtomicBool>,
-    pages: Arc<Mutex<HashSet<Origin>>>,
-}
-
-impl Refused {
-    fn add(&self, origin: Origin) {
-        self.pages.lock().expect("nobody panics with the lock").insert(origin);
-        self.any.store(true, Ordering::Release);
-    }
-
-    fn contains(&self, origin: Origin) -> bool {
-        self.any.load(Ordering::Acquire) && self.pages.lock().expect("nobody panics with the lock").contains(&origin)
-    }
-}
-
-/// Delivery reports.
-struct Reports {
-    failed: Mutex<Vec<(Origin, KafkaError)>>,
-    any_failed: AtomicBool,
-    fatal: Mutex<Option<String>>,
-}
-
-impl ClientContext for Reports {
-    fn error(&self, error: KafkaError, reason: &str) {
-        note_error(&self.fatal, &error, reason);
-    }
-}
-
-impl ProducerContext<NoCustomPartitioner> for Reports {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, report: &DeliveryResult<'_>, origin: usize) {
-        let Err((error, _)) = report else { return };
-        let origin = Origin { source: (origin >> 48) as u16, offset: (origin & ((1 << 48) - 1)) as u64 };
-        self.failed.lock().expect("nobody panics with the lock").push((origin, error.clone()));
-        self.any_failed.store(true, Ordering::Release);
-    }
-}
-
-fn opaque(origin: Origin) -> usize {
-    usize::from(origin.source) << 48 | origin.offset as usize
-}
 
 /// Where a message goes.
 struct Target<'a> {
@@ -137,7 +88,7 @@ impl KafkaSink {
     /// A sink whose producer is ready: a zombie of the same name is fenced, and its transaction settled.
     pub fn new(parts: Parts) -> Result<Self, Fault> {
         let Parts { config, cluster, sketch, partitions, source: (consumer, link), metrics, new_window } = parts;
-        let producer = open_producer(&config, &cluster)?;
+        let producer = producer::open(&config, &cluster)?;
         Ok(Self {
             policy: Policy::new(&config.policy),
             marks: Marks { config: config.hash(), sketch: sketch.to_string() },
@@ -172,7 +123,10 @@ impl KafkaSink {
             let value = delivery.value.as_ref().map_or(0, ExactSizeIterator::len);
             let bytes = value + records::beside_value(delivery, &received.headers) + ADDED_HEADER_BYTES;
             (forwards && bytes > limit).then(|| {
-                Reject::new(Reason::SinkLimit, format!("{bytes} bytes with its headers, the output topic takes {limit}"))
+                Reject::new(
+                    Reason::SinkLimit,
+                    format!("{bytes} bytes with its headers, the output topic takes {limit}"),
+                )
             })
         })
     }
@@ -185,7 +139,7 @@ impl KafkaSink {
             let _ = self.producer.abort_transaction(ATTEMPT);
         }
         self.producer.purge(rdkafka::producer::PurgeConfig::default().queue().inflight());
-        self.producer = open_producer(&self.config, &self.cluster)?;
+        self.producer = producer::open(&self.config, &self.cluster)?;
         self.open = false;
         self.batches = 0;
         self.offsets.clear();
@@ -294,7 +248,11 @@ impl KafkaSink {
             digest: page.digest,
             url_key: page.url_key,
             host_key: page.host_key,
-            replaced: replaced.as_ref().map(|((topic, partition), offset)| NamedOrigin { topic, partition: *partition, offset: *offset }),
+            replaced: replaced.as_ref().map(|((topic, partition), offset)| NamedOrigin {
+                topic,
+                partition: *partition,
+                offset: *offset,
+            }),
             short: page.short,
             bands: if page.short { Vec::new() } else { page.bands.iter().map(|band| band.0).collect() },
             bits: if page.short { Vec::new() } else { page.bits.to_vec() },
@@ -333,7 +291,9 @@ impl KafkaSink {
                 }
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::MessageSizeTooLarge), _)) => {
                     self.refused.add(origin);
-                    return Err(Fault::Aborted("a message is larger than its topic takes; judging again without it".into()));
+                    return Err(Fault::Aborted(
+                        "a message is larger than its topic takes; judging again without it".into(),
+                    ));
                 }
                 Err((error, _)) => return Err(self.fault("produce", &error)),
             }
@@ -419,13 +379,21 @@ impl KafkaSink {
 
     fn fault(&self, what: &str, error: &KafkaError) -> Fault {
         let message = format!("cannot {what}: {error}");
-        let fenced = |code: RDKafkaErrorCode| matches!(code, RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::FencedInstanceId);
+        let fenced = |code: RDKafkaErrorCode| {
+            matches!(
+                code,
+                RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::FencedInstanceId
+            )
+        };
         let code = match error {
             KafkaError::Transaction(error) => Some(RDKafkaError::code(error)),
             error => error.rdkafka_error_code(),
         };
         if code.is_some_and(fenced) {
-            return Fault::Fatal(format!("{message}: another process runs under the name {}", self.config.kafka.instance));
+            return Fault::Fatal(format!(
+                "{message}: another process runs under the name {}",
+                self.config.kafka.instance
+            ));
         }
         if is_permanent(error) { Fault::Fatal(message) } else { Fault::Aborted(message) }
     }
@@ -456,28 +424,6 @@ impl From<Outcome> for Fault {
             Outcome::Known(fault) | Outcome::Doubtful(fault) => fault,
         }
     }
-}
-
-fn open_producer(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Reports>, Fault> {
-    let output = &config.output;
-    let topics = [Some(&output.topic), Some(&output.dead_letter_topic), output.verdict_topic.as_ref(), Some(&output.state_topic)];
-    let largest = topics.into_iter().flatten().map(|topic| cluster.limit(topic)).max().unwrap_or_default();
-    let reports = Reports { failed: Mutex::default(), any_failed: AtomicBool::new(false), fatal: Mutex::default() };
-    let producer: ThreadedProducer<Reports> =
-        client::producer(config, largest).create_with_context(reports).map_err(|error| Fault::Fatal(error.to_string()))?;
-    if matches!(config.kafka.delivery, Guarantee::ExactlyOnce) {
-        let deadline = Instant::now() + config.kafka.transaction_timeout;
-        while let Err(error) = producer.init_transactions(ATTEMPT) {
-            let retriable = matches!(&error, KafkaError::Transaction(error) if error.is_retriable());
-            if !retriable || is_permanent(&error) {
-                return Err(Fault::Fatal(format!("cannot initialise transactions: {error}")));
-            }
-            if Instant::now() >= deadline {
-                return Err(Fault::Aborted(format!("cannot initialise transactions in time: {error}")));
-            }
-        }
-    }
-    Ok(producer)
 }
 
 impl Sink for KafkaSink {

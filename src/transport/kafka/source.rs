@@ -3,10 +3,10 @@
 use super::Partitions;
 use super::client;
 use super::link::{ConsumerEvents, Link, is_permanent};
+use crate::batch::{Delivery, Limits, ReceivedBatch};
 use crate::config::{Config, Start};
 use crate::index::Origin;
 use crate::metrics::Metrics;
-use crate::pipeline::batch::{Delivery, Limits, ReceivedBatch};
 use crate::transport::{Fault, Received, Source};
 use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
@@ -47,7 +47,12 @@ pub struct KafkaSource {
 
 impl KafkaSource {
     /// A consumer that has not joined the group yet.
-    pub fn new(config: &Config, partitions: Partitions, metrics: Arc<Metrics>, total_partitions: usize) -> anyhow::Result<Self> {
+    pub fn new(
+        config: &Config,
+        partitions: Partitions,
+        metrics: Arc<Metrics>,
+        total_partitions: usize,
+    ) -> anyhow::Result<Self> {
         let link = Arc::new(Link::default());
         let events = ConsumerEvents {
             link: link.clone(),
@@ -153,7 +158,12 @@ impl KafkaSource {
             if low > committed {
                 let lost = (low - committed) as u64;
                 self.metrics.gap_offsets_total.inc_by(lost);
-                tracing::error!(topic, partition, lost, "retention has passed the committed offset: pages were lost before they were read");
+                tracing::error!(
+                    topic,
+                    partition,
+                    lost,
+                    "retention has passed the committed offset: pages were lost before they were read"
+                );
             }
         }
     }
@@ -162,7 +172,8 @@ impl KafkaSource {
     fn follow_assignment(&mut self, batch: &mut ReceivedBatch) {
         let (assigned, revoked) = self.link.take_changes();
         if !revoked.is_empty() {
-            let gone: HashSet<u16> = revoked.iter().filter_map(|(topic, partition)| self.partitions.number(topic, *partition)).collect();
+            let gone: HashSet<u16> =
+                revoked.iter().filter_map(|(topic, partition)| self.partitions.number(topic, *partition)).collect();
             batch.deliveries.retain(|delivery| !gone.contains(&delivery.origin.source));
         }
         if !assigned.is_empty() {
@@ -175,7 +186,11 @@ impl KafkaSource {
         let partial = held < self.total_partitions;
         self.metrics.window_partial.set(i64::from(partial));
         if partial {
-            tracing::warn!(held, of = self.total_partitions, "other members hold a part of the window: copies across parts get through");
+            tracing::warn!(
+                held,
+                of = self.total_partitions,
+                "other members hold a part of the window: copies across parts get through"
+            );
         }
         self.total_partitions = self.total_partitions.max(held);
         if let Some(joined) = self.joined.take() {

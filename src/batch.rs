@@ -155,14 +155,14 @@ pub struct SketchedBatch {
     pub bits: Vec<u64>,
     /// Ids and URLs of all pages.
     pub names: String,
-    pub(super) bands_per_page: usize,
-    pub(super) bit_words_per_page: usize,
+    bands_per_page: usize,
+    bit_words_per_page: usize,
     spare: Box<Spare>,
 }
 
 impl SketchedBatch {
     /// An empty one around what was received, with the memory of a batch before it.
-    pub(super) fn around(mut received: ReceivedBatch, bands_per_page: usize, bit_words_per_page: usize) -> Self {
+    pub fn around(mut received: ReceivedBatch, bands_per_page: usize, bit_words_per_page: usize) -> Self {
         let mut spare = received.spare.take().unwrap_or_default();
         let mut take = Self {
             pages: std::mem::take(&mut spare.pages),

@@ -1,0 +1,59 @@
+# What a person types; `make` alone says what there is.
+
+CARGO ?= cargo
+PAGES ?= 20000
+DEMO := target/demo
+LOCAL := .cache/kafka-local
+SIEVE := target/release/pagesieve
+
+.PHONY: help demo test lint bench build kafka-up kafka-down packages-build packages-test
+
+help:
+	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
+	@echo 'make test        every test, with a broker of its own'
+	@echo 'make lint        formatting and lints'
+	@echo 'make bench       speed beside wc -w on the same file'
+	@echo 'make kafka-up    a broker on loopback to try things with; make kafka-down stops it'
+
+packages-build:
+	@tests/kafka/setup.sh build
+
+packages-test:
+	@tests/kafka/setup.sh test
+
+build: packages-build
+	$(CARGO) build --release --locked
+
+demo: build
+	@mkdir -p $(DEMO)
+	@echo; echo '== a sample crawl, with what is known of each page in a side file'
+	$(SIEVE) generate $(PAGES) -o $(DEMO)/pages.jsonl --truth $(DEMO)/truth.jsonl
+	@test -f $(DEMO)/key || $(SIEVE) keygen -o $(DEMO)/key
+	@echo; echo '== filtered'
+	$(SIEVE) filter $(DEMO)/pages.jsonl -o $(DEMO)/survivors.jsonl --duplicates $(DEMO)/duplicates.jsonl \
+	  --rejected $(DEMO)/rejected.jsonl --report $(DEMO)/report.json --key-file $(DEMO)/key
+	@echo; echo '== how good that was'
+	$(SIEVE) evaluate --pages $(DEMO)/pages.jsonl --survivors $(DEMO)/survivors.jsonl \
+	  --duplicates $(DEMO)/duplicates.jsonl --rejected $(DEMO)/rejected.jsonl --truth $(DEMO)/truth.jsonl
+	@echo; echo 'the files are in $(DEMO)'
+
+# The brokers of the tests end with the test processes, however those end.
+test: packages-test
+	tests/kafka/broker.sh fetch
+	$(CARGO) test --locked
+
+lint: packages-build
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+bench: build
+	benches/beside-wc.sh $(SIEVE)
+
+kafka-up: packages-test
+	@tests/kafka/broker.sh start $(LOCAL)
+	@tests/kafka/broker.sh topic $(LOCAL) pages 4
+	@echo "stop it with: make kafka-down"
+
+kafka-down:
+	@tests/kafka/broker.sh stop $(LOCAL)
+	@rm -rf $(LOCAL)

@@ -92,7 +92,12 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
         .with_record_timestamps();
     let settings = pipeline::Settings {
         threads: config.pipeline.threads,
-        limits: Limits { pages: config.pipeline.batch_pages, bytes: BATCH_BYTES, wait: config.pipeline.batch_wait },
+        limits: Limits {
+            // A batch must fit into the overlay of open transactions.
+            pages: config.pipeline.batch_pages.min(judge.index().plan().overlay_pages()),
+            bytes: BATCH_BYTES,
+            wait: config.pipeline.batch_wait,
+        },
         commit_interval: config.kafka.commit_interval,
     };
     let mut pause = FIRST_PAUSE;

@@ -57,6 +57,8 @@ pub fn fly(
     metrics: &Metrics,
     stop: &AtomicBool,
 ) -> Result<(), Fault> {
+    // A source that waits for pages must learn that nobody takes them any more.
+    let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let (recycle_tx, recycle_rx) = bounded(settings.threads * 2 * CHANNEL_BATCHES + 4);
         let mut to_sketch = Vec::new();
@@ -78,10 +80,14 @@ pub fn fly(
             drop((judged_tx, from_sketch));
             committed_rx.iter().for_each(|()| judge.commit());
         });
-        let publishing =
-            spawn(scope, "publish".into(), move || publish(sink, &judged_rx, &committed_tx, &recycle_tx, metrics));
+        let over = &over;
+        let publishing = spawn(scope, "publish".into(), move || {
+            let result = publish(sink, &judged_rx, &committed_tx, &recycle_tx, metrics);
+            over.store(true, Ordering::Relaxed);
+            result
+        });
         // The calling thread is the source's: librdkafka calls back on the thread that polls.
-        let received = receive(settings, source, to_sketch, &recycle_rx, stop);
+        let received = receive(settings, source, to_sketch, &recycle_rx, [stop, over]);
         judging.join().expect("the judge does not panic: bad pages are outcomes");
         let published = publishing.join().expect("the publisher does not panic: errors are faults");
         // The sink's fault is the cause when both ends fail: the source only saw its channel close.
@@ -104,13 +110,13 @@ fn receive(
     source: &mut impl Source,
     to_sketch: Vec<Sender<ReceivedBatch>>,
     recycled: &Receiver<ReceivedBatch>,
-    stop: &AtomicBool,
+    ends: [&AtomicBool; 2],
 ) -> Result<(), Fault> {
     for turn in (0..to_sketch.len()).cycle() {
         let mut batch = recycled.try_recv().unwrap_or_default();
         batch.clear();
         let end = loop {
-            if stop.load(Ordering::Relaxed) {
+            if ends.iter().any(|end| end.load(Ordering::Relaxed)) {
                 break true;
             }
             match source.receive(&mut batch, &settings.limits)? {

@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::batch::Limits;
-use crate::config::{self, Action, Config, Key};
+use crate::config::{self, Config, Key};
 use crate::index::judge::{Judge, Rules};
 use crate::index::plan::Plan;
 use crate::metrics::Metrics;
@@ -144,11 +144,7 @@ fn configuration(args: &Args) -> Result<Config> {
         .into_iter()
         .filter_map(|(key, value)| Some((format!("PAGESIEVE__{key}"), value.clone()?)))
         .collect::<Vec<_>>();
-    let mut config = config::load(args.config.as_deref(), config::environment().chain(overrides))?;
-    if !config.is_given("policy.unchanged") {
-        config.policy.unchanged = Action::Drop;
-    }
-    Ok(config)
+    Ok(config::load(args.config.as_deref(), config::environment().chain(overrides))?)
 }
 
 /// Writing over an input, or two outputs into one file, would lose pages.

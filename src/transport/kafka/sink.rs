@@ -133,7 +133,9 @@ impl KafkaSink {
 
     /// After a fault: settles what was open and starts over. True if the commit in doubt went through.
     pub fn recover(&mut self) -> Result<bool, Fault> {
-        self.metrics.transactions_total[ABORTED].inc();
+        if self.open {
+            self.metrics.transactions_total[ABORTED].inc();
+        }
         if self.open && self.in_doubt.is_none() && self.exactly_once() {
             // The polite way; a new producer settles it too.
             let _ = self.producer.abort_transaction(ATTEMPT);

@@ -139,7 +139,8 @@ impl KafkaSource {
                 };
                 targets.add_partition_offset(element.topic(), element.partition(), offset)?;
             }
-            self.consumer.seek_partitions(targets, ANSWER_WITHIN)?;
+            let sought = self.consumer.seek_partitions(targets, ANSWER_WITHIN)?;
+            sought.elements().iter().try_for_each(|element| element.error())?;
         }
         Ok(())
     }

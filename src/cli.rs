@@ -1,5 +1,6 @@
 //! What a person types: one file a command.
 
+mod check_config;
 mod filter;
 mod generate;
 mod init;
@@ -30,6 +31,8 @@ enum Command {
     Init(init::Args),
     /// Make a secret key
     Keygen(keygen::Args),
+    /// Check a configuration and say what it means: S-curve, memory, window
+    CheckConfig(check_config::Args),
     /// Make a sample crawl with known truth, to a file or a topic
     Generate(generate::Args),
     /// Ask a running daemon whether it is alive or ready
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Filter(args) => filter::run(&args),
         Command::Init(args) => init::run(&args),
         Command::Keygen(args) => keygen::run(&args),
+        Command::CheckConfig(args) => check_config::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "pagesieve", &mut std::io::stdout());

@@ -12,6 +12,7 @@ use crate::batch::Limits;
 use crate::config::{Config, Key, OnGap};
 use crate::index::judge::{Judge, Rules};
 use crate::index::plan::Plan;
+use crate::memory::BATCH_BYTES;
 use crate::metrics::Metrics;
 use crate::page::decode::Decoder;
 use crate::pipeline::sketch_stage::SketchStage;
@@ -28,9 +29,6 @@ use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Bytes of a batch from Kafka.
-const BATCH_BYTES: usize = 1 << 20;
 
 /// Waiting time after a fault: doubled with each that follows without a good minute between.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -167,7 +165,7 @@ fn restore_window(
             health.set_restoring(left);
             metrics.set_restore_remaining(left);
         };
-        let result = restore::restore(config, sketch, partitions, judge, progress);
+        let result = restore::restore(config, sketch, partitions, judge, stop, progress);
         let error = match result {
             Ok(restored) => {
                 metrics.set_restore_remaining(Some(Duration::ZERO));
@@ -182,7 +180,7 @@ fn restore_window(
                 );
                 return Ok(restored.records);
             }
-            Err(error) if error.is::<Foreign>() => return Err(error),
+            Err(error) if error.is::<Foreign>() || stop.load(Ordering::Relaxed) => return Err(error),
             Err(error) => error,
         };
         match config.recovery.on_gap {

@@ -14,10 +14,12 @@ pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod daemon;
+pub mod evaluate;
 
 pub mod generate;
 pub mod index;
 pub mod logging;
+pub mod memory;
 pub mod metrics;
 pub mod page;
 pub mod pipeline;

@@ -10,14 +10,15 @@
 //! on a busy one loses its window when the pages matter most. `check-config` prints the parts; `run` refuses to start
 //! where their sum exceeds [`MAX_SHARE_OF_LIMIT`] of the cgroup's limit.
 
+use crate::batch::{Delivery, PageSketch};
 use crate::config::{Config, ConfigErrors, Place, Problem};
 use crate::index::journal::Change;
 use crate::index::judge::Judged;
 use crate::index::names::NamesRing;
 use crate::index::plan::Plan;
 use crate::pipeline::CHANNEL_BATCHES;
-use crate::pipeline::batch::{Delivery, PageSketch};
 use crate::sketch::BandKey;
+use crate::transport::kafka::client;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -31,10 +32,6 @@ pub const BATCH_BYTES: usize = 1 << 20;
 /// Code, librdkafka's and our own threads with their stacks and TLS state, metrics, the admin port: `filter`, which
 /// has no Kafka client, is resident with 21 MiB on a small input; a client with its connections takes up to as much again.
 pub const BASE_BYTES: u64 = 40 << 20;
-
-/// Bytes the producer may hold unacknowledged: a transaction of 100 ms at more than a gigabyte a second.
-/// librdkafka's own default is 1 GiB, which no small container has.
-const PRODUCER_QUEUE_BYTES: u64 = 128 << 20;
 
 /// librdkafka's `fetch.max.bytes`, which an answer on its way may take on top of the consumer's queue.
 const FETCH_BYTES: u64 = 50 << 20;
@@ -89,7 +86,7 @@ impl ProcessPlan {
             names: ring_bytes(index) + (names_per_slot * index.num_slots) as u64,
             exact_cache: config.window.exact_cache_entries as u64 * EXACT_CACHE_ENTRY_BYTES,
             consumer: config.pipeline.prefetch_memory + option_bytes(config, "fetch.max.bytes", 1, FETCH_BYTES),
-            producer: producer_queue_bytes(config),
+            producer: client::producer_queue_bytes(config),
             batches: batches_in_flight(threads) * batch_bytes(config, index),
             largest_pages: threads * COPIES_OF_A_PAGE * config.input.max_page_bytes as u64,
             base: BASE_BYTES,
@@ -111,15 +108,6 @@ impl ProcessPlan {
 /// Bytes of the ring that names are written to.
 pub fn ring_bytes(index: &Plan) -> u64 {
     (index.names_bytes as u64).min(MAX_RING_BYTES)
-}
-
-/// Bound of the producer's queue, to be set as `queue.buffering.max.kbytes`: [`kafka.options`] may name another. It
-/// holds the largest page twice, for the retry of one must not keep the next out.
-///
-/// [`kafka.options`]: crate::config::Kafka::options
-pub fn producer_queue_bytes(config: &Config) -> u64 {
-    let default = PRODUCER_QUEUE_BYTES.max(2 * config.input.max_page_bytes as u64);
-    option_bytes(config, "queue.buffering.max.kbytes", 1 << 10, default)
 }
 
 fn option_bytes(config: &Config, name: &str, unit: u64, default: u64) -> u64 {

@@ -3,13 +3,16 @@
 use crate::admin::{self, Health};
 use crate::config::{self, Config, LogFormat};
 use crate::daemon::{self, Surroundings};
+use crate::index::plan::Plan;
 use crate::logging;
+use crate::memory::{self, ProcessPlan};
 use crate::metrics::Metrics;
 use crate::page::TEXT_VERSION;
+use crate::sketch::Shape;
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -46,6 +49,8 @@ pub struct HealthArgs {
 pub fn run(args: &Args) -> Result<()> {
     let config = config::load(Some(&args.config), config::environment())?;
     config.check_for_run()?;
+    let index = Plan::new(&config.window, &Shape::new(&config.sketch));
+    memory::check_config(&ProcessPlan::new(&config, &index), memory::cgroup_limit(Path::new("/")))?;
     let format = match config.log.format {
         LogFormat::Text => logging::Format::Text,
         LogFormat::Json => logging::Format::Json,

@@ -180,7 +180,7 @@ keys! {
     "pipeline.drain_timeout" = r#""20s""#, span(MILLISECOND, Duration::from_secs(3_600)),
         "duration", Restart:
         "Time to finish what is in flight at a stop; after it the open transaction is aborted.";
-    "pipeline.prefetch_memory" = r#""64MiB""#, Size(MIB, TIB), "bytes", Restart:
+    "pipeline.prefetch_memory" = r#""64MiB""#, Size(MIB, 2047 * MIB), "bytes", Restart:
         "Memory of the consumer's queue, for all partitions together.";
 
     "recovery.max_wait" = r#""10m""#, span(Duration::ZERO, DAY), "duration", Restart:

@@ -73,10 +73,24 @@ pub fn state_reader(config: &Config) -> ClientConfig {
     client
 }
 
+/// The producer's queue where the largest page is of ordinary size.
+const PRODUCER_QUEUE_BYTES: u64 = 128 << 20;
+
+/// Bound of the producer's queue. It holds the largest page twice, for the retry of one must not keep the next out.
+/// `kafka.options` may name another.
+pub fn producer_queue_bytes(config: &Config) -> u64 {
+    let given = config.kafka.options.get("queue.buffering.max.kbytes").and_then(|text| text.trim().parse::<u64>().ok());
+    given.map_or(PRODUCER_QUEUE_BYTES.max(2 * config.input.max_page_bytes as u64), |kibibytes| kibibytes << 10)
+}
+
 /// The producer. `max_message_bytes` is the largest message that a sink topic takes.
 pub fn producer(config: &Config, max_message_bytes: usize) -> ClientConfig {
     let mut client = base(config);
-    client.set("compression.type", "zstd").set("partitioner", "murmur2_random").set("linger.ms", "5");
+    client
+        .set("compression.type", "zstd")
+        .set("partitioner", "murmur2_random")
+        .set("linger.ms", "5")
+        .set("queue.buffering.max.kbytes", (producer_queue_bytes(config) >> 10).to_string());
     let mut client = with_options(client, config);
     client
         .set("enable.idempotence", "true")

@@ -1,7 +1,7 @@
 //! The state topic → the window.
 
 use super::{Partitions, client};
-use crate::config::Config;
+use crate::config::{Config, OnGap};
 use crate::index::judge::Judge;
 use crate::index::names::Named;
 use crate::index::{Entry, Evicted};
@@ -14,6 +14,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -57,6 +58,7 @@ pub fn restore(
     sketch: SketchId,
     partitions: &Partitions,
     judge: &mut Judge,
+    stop: &AtomicBool,
     progress: impl Fn(Option<Duration>),
 ) -> Result<Restored> {
     let topic = &config.output.state_topic;
@@ -66,21 +68,22 @@ pub fn restore(
     list.add_partition_offset(topic, 0, Offset::Beginning)?;
     consumer.assign(&list)?;
     let started = Instant::now();
-    let (mut restored, mut last_foreign, mut report_at, mut heard) =
-        (Restored::default(), None, started + REPORT_EVERY, started);
+    let (mut restored, mut last_foreign, mut report_at) = (Restored::default(), None, started + REPORT_EVERY);
     loop {
         let message = match consumer.poll(Duration::from_millis(200)) {
             // Read committed: this end is before transactions that are still open, and they are not ours,
             // since the producer has been initialised.
             Some(Err(KafkaError::PartitionEOF(_))) => break,
-            Some(Err(error)) => bail!("cannot read the state topic: {error}"),
-            None if heard.elapsed() > config.recovery.max_wait => {
-                bail!("the state topic did not answer for {} s", config.recovery.max_wait.as_secs())
+            _ if stop.load(Ordering::Relaxed) => bail!("stopped before the window was restored"),
+            _ if started.elapsed() > config.recovery.max_wait && config.recovery.on_gap != OnGap::Wait => {
+                settle(judge);
+                bail!("it took longer than recovery.max_wait = {} s", config.recovery.max_wait.as_secs())
             }
+            Some(Err(error)) => bail!("cannot read the state topic: {error}"),
             None => continue,
             Some(Ok(message)) => message,
         };
-        heard = Instant::now();
+        let now = Instant::now();
         restored.records += 1;
         last_foreign = None;
         match record::decode(message.payload().unwrap_or_default()) {
@@ -97,8 +100,8 @@ pub fn restore(
                 tracing::error!(topic, offset = message.offset(), %damage, "a state record cannot be read");
             }
         }
-        if heard >= report_at {
-            report_at = heard + REPORT_EVERY;
+        if now >= report_at {
+            report_at = now + REPORT_EVERY;
             let done = (message.offset() - low + 1) as f64 / (high - low).max(1) as f64;
             let left = started.elapsed().mul_f64((1.0 / done.clamp(1e-6, 1.0)) - 1.0);
             tracing::info!(

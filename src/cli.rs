@@ -1,6 +1,7 @@
 //! What a person types: one file a command.
 
 mod check_config;
+mod evaluate;
 mod filter;
 mod generate;
 mod init;
@@ -35,6 +36,8 @@ enum Command {
     CheckConfig(check_config::Args),
     /// Make a sample crawl with known truth, to a file or a topic
     Generate(generate::Args),
+    /// Measure what a filter run dropped and kept, against exact resemblance or the truth of a generated crawl
+    Evaluate(evaluate::Args),
     /// Ask a running daemon whether it is alive or ready
     Healthcheck(run::HealthArgs),
     /// Print shell completions
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Evaluate(args) => evaluate::run(&args),
         Command::Healthcheck(args) => run::healthcheck(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Init(args) => init::run(&args),

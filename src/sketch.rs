@@ -3,7 +3,7 @@
 //! ```text
 //! text ─▶ words ─SipHash-1-3─▶ word hashes ─multilinear─▶ shingles ─FSS─▶ slots (64 bits each)
 //!                                   │                                      ├─▶ 12 band keys (5 slots each)
-//!                                   └─SipHash─▶ digest of all words        └─▶ 2 bits a slot, to verify with
+//!                                   └─SipHash─▶ digest of all words        └─▶ 1 bit a slot, to verify with
 //! ```
 //!
 //! Everything is keyed: word hashes, multipliers and digest hang on one secret 128-bit key, so that

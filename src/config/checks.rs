@@ -115,10 +115,6 @@ fn sketch(config: &Config, found: &mut Conflicts) {
         let keys = ["sketch.bands", "sketch.rows", "sketch.slots"];
         found.add(&keys, format!("{bands} bands of {rows} rows take {} slots, there are {slots}", bands * rows));
     }
-    if sketch.bits == 1 && slots != 256 {
-        let message = format!("must be 2 with {slots} slots: 1 is for 256 slots only");
-        found.add(&["sketch.bits", "sketch.slots"], message);
-    }
 }
 
 fn topics(config: &Config, found: &mut Conflicts) {

@@ -175,7 +175,7 @@ pub struct SkipRules {
     pub headers: Vec<(String, String)>,
 }
 
-/// How pages are sketched and banded. `bands * rows <= slots`, and one bit goes with 256 slots.
+/// How pages are sketched and banded. `bands * rows <= slots`.
 #[derive(Debug, Clone)]
 pub struct SketchSettings {
     /// The secret key; `run` does not start without one.

@@ -332,7 +332,8 @@ impl Judge {
                 return Found { verdict: Verdict::Unchanged, canonical: Some(own), resemblance: Some(1.0) };
             }
             if !page.short {
-                let resemblance = bbit::resemblance(page.bits, self.index.bits(own), self.rules.bits);
+                let estimate = bbit::resemblance(page.bits, self.index.bits(own), self.rules.bits);
+                let resemblance = self.cautious(estimate, page);
                 own_resemblance = Some(resemblance);
                 if resemblance >= self.rules.threshold {
                     return Found { verdict: Verdict::Updated, canonical: Some(own), resemblance: own_resemblance };
@@ -363,8 +364,8 @@ impl Judge {
         }
         candidates.sort_unstable();
         candidates.dedup();
-        let mut num_candidates = 0;
-        let (mut best, mut highest) = (None::<(Slot, f32)>, 0.0f32);
+        let mut best = None::<(Slot, f32)>;
+        let first = self.tally.resemblances.len();
         for at in 0..self.candidates.len() {
             let slot = self.candidates[at];
             if Some(slot) == own || !self.is_live(slot) {
@@ -375,14 +376,10 @@ impl Judge {
                 self.tally.candidates_unrelated += 1;
                 continue;
             }
-            num_candidates += 1;
-            highest = highest.max(resemblance);
             self.tally.resemblances.push(resemblance);
-            if resemblance < self.rules.threshold {
-                self.tally.candidates_below += 1;
-                continue;
-            }
-            self.tally.candidates_matched += 1;
+            let matched = resemblance >= self.rules.threshold;
+            self.tally.candidates_matched += u64::from(matched);
+            self.tally.candidates_below += u64::from(!matched);
             let better = best.is_none_or(|(held, held_resemblance)| {
                 resemblance > held_resemblance || resemblance == held_resemblance && self.rank(slot) < self.rank(held)
             });
@@ -390,9 +387,16 @@ impl Judge {
                 best = Some((slot, resemblance));
             }
         }
-        self.tally.candidates.push(num_candidates);
-        self.tally.near_threshold += u64::from((highest - self.rules.threshold).abs() <= NEAR_THRESHOLD);
-        best
+        let estimates = &self.tally.resemblances[first..];
+        self.tally.candidates.push(estimates.len() as u32);
+        let (slot, highest) = best?;
+        let resemblance = self.cautious(highest, page);
+        self.tally.near_threshold += u64::from((resemblance - self.rules.threshold).abs() <= NEAR_THRESHOLD);
+        (resemblance >= self.rules.threshold).then_some((slot, resemblance))
+    }
+
+    fn cautious(&self, estimate: f32, page: &Sketched) -> f32 {
+        bbit::cautious(estimate, page.bits.len() * 64 / self.rules.bits, self.rules.bits)
     }
 
     fn canonical(&self, slot: Slot, names_text: &mut String) -> Canonical {

@@ -50,12 +50,8 @@ fn single_mistakes() {
             "f.toml:2:1: sketch.slots: must be 256, 512 or 1024, is \"a number out of range\"",
         ),
         (
-            "[sketch]\nbands = 32\nrows = 16",
-            "f.toml:2:1: sketch.bands: 32 bands of 16 rows take 512 slots, there are 256",
-        ),
-        (
-            "[sketch]\nslots = 512\nbits = 1",
-            "f.toml:3:1: sketch.bits: must be 2 with 512 slots: 1 is for 256 slots only",
+            "[sketch]\nslots = 256\nbands = 32\nrows = 16",
+            "f.toml:3:1: sketch.bands: 32 bands of 16 rows take 512 slots, there are 256",
         ),
         (
             "[input]\ntopics = 'a'",

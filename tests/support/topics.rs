@@ -1,0 +1,233 @@
+//! What goes into topics and what is in them.
+
+use super::broker::client;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Headers, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::{ClientContext, Offset, TopicPartitionList};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Topic, partition, offset.
+pub type Origin = (String, i32, i64);
+
+/// `topic/partition/offset`, as headers and records write it.
+pub fn origin_of(position: &str) -> Origin {
+    let mut parts = position.rsplitn(3, '/');
+    let offset = parts.next().and_then(|it| it.parse().ok());
+    let partition = parts.next().and_then(|it| it.parse().ok());
+    let origin = (|| Some((parts.next()?.to_owned(), partition?, offset?)))();
+    origin.unwrap_or_else(|| panic!("{position} is no position"))
+}
+
+/// A record of a topic, whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Record {
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub timestamp_ms: Option<i64>,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Record {
+    /// A page of this URL and text.
+    pub fn page(url: &str, text: &str) -> Self {
+        let value = serde_json::json!({ "url": url, "text": text }).to_string();
+        Self { key: Some(url.into()), value: Some(value.into_bytes()), ..Self::default() }
+    }
+
+    /// These bytes, without a key.
+    pub fn bytes(value: impl Into<Vec<u8>>) -> Self {
+        Self { value: Some(value.into()), ..Self::default() }
+    }
+
+    /// Forgets what its key names.
+    pub fn tombstone(key: &str) -> Self {
+        Self { key: Some(key.into()), ..Self::default() }
+    }
+
+    pub fn with(mut self, header: &str, value: &str) -> Self {
+        self.headers.push((header.to_owned(), Some(value.into())));
+        self
+    }
+
+    pub fn at(mut self, timestamp_ms: i64) -> Self {
+        self.timestamp_ms = Some(timestamp_ms);
+        self
+    }
+
+    /// The first header of this name, as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.headers.iter().find(|(key, _)| key == name)?;
+        std::str::from_utf8(value.as_ref()?).ok()
+    }
+
+    /// The value as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(self.value.as_deref().unwrap_or_default()).expect("a JSON record")
+    }
+}
+
+/// Everything committed in a topic, by position, in offset order.
+pub fn read_all(topic: &str) -> Vec<(Origin, Record)> {
+    let mut config = client();
+    config.set("group.id", "reader").set("isolation.level", "read_committed").set("enable.auto.commit", "false");
+    config.set("enable.partition.eof", "true").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
+    let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet).expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    for partition in 0..num_partitions(topic) {
+        list.add_partition_offset(topic, partition, Offset::Beginning).expect("a partition");
+    }
+    consumer.assign(&list).expect("partitions can be assigned");
+    let mut all = Vec::new();
+    let mut left = list.count();
+    let mut deadline = Instant::now() + ANSWER_WITHIN;
+    while left > 0 {
+        match consumer.poll(Duration::from_millis(100)) {
+            None => assert!(Instant::now() < deadline, "{topic} cannot be read to its end"),
+            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+            Some(Err(error)) => panic!("{topic}: {error}"),
+            Some(Ok(message)) => {
+                deadline = Instant::now() + ANSWER_WITHIN;
+                let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+                let record = Record {
+                    key: message.key().map(<[u8]>::to_vec),
+                    value: message.payload().map(<[u8]>::to_vec),
+                    timestamp_ms: message.timestamp().to_millis(),
+                    headers: headers.map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec))).collect(),
+                };
+                all.push(((topic.to_owned(), message.partition(), message.offset()), record));
+            }
+        }
+    }
+    all
+}
+
+/// Partitions that a topic has.
+pub fn num_partitions(topic: &str) -> i32 {
+    let consumer: BaseConsumer = client().create().expect("a client");
+    let metadata = consumer.fetch_metadata(Some(topic), ANSWER_WITHIN).expect("the cluster answers");
+    metadata.topics()[0].partitions().len() as i32
+}
+
+/// The end of every partition of these topics, and what `group` has committed of it.
+pub struct Progress {
+    consumer: BaseConsumer,
+    topics: Vec<String>,
+}
+
+impl Progress {
+    pub fn new(group: &str, topics: &[&str]) -> Self {
+        let consumer = client().set("group.id", group).create().expect("a client");
+        Self { consumer, topics: topics.iter().map(|it| (*it).to_owned()).collect() }
+    }
+
+    /// (committed, end) of each partition.
+    pub fn look(&self) -> BTreeMap<(String, i32), (i64, i64)> {
+        let mut list = TopicPartitionList::new();
+        for topic in &self.topics {
+            for partition in 0..num_partitions(topic) {
+                list.add_partition(topic, partition);
+            }
+        }
+        let committed = self.consumer.committed_offsets(list, ANSWER_WITHIN).expect("the group's coordinator answers");
+        let look = |element: &rdkafka::topic_partition_list::TopicPartitionListElem| {
+            let (topic, partition) = (element.topic(), element.partition());
+            let end = self.consumer.fetch_watermarks(topic, partition, ANSWER_WITHIN).expect("the broker answers").1;
+            let committed = if let Offset::Offset(offset) = element.offset() { offset } else { 0 };
+            ((topic.to_owned(), partition), (committed, end))
+        };
+        committed.elements().iter().map(look).collect()
+    }
+
+    /// Records committed in all partitions together.
+    pub fn committed(&self) -> i64 {
+        self.look().values().map(|(committed, _)| committed).sum()
+    }
+
+    /// Is everything committed?
+    pub fn is_drained(&self) -> bool {
+        self.look().values().all(|(committed, end)| committed == end)
+    }
+}
+
+/// A client that says nothing.
+struct Quiet;
+
+impl ClientContext for Quiet {
+    fn log(&self, _: rdkafka::config::RDKafkaLogLevel, _: &str, _: &str) {}
+    fn error(&self, _: KafkaError, _: &str) {}
+}
+
+impl rdkafka::consumer::ConsumerContext for Quiet {}
+
+/// Notes where each record came to lie.
+#[derive(Default)]
+struct Reports(Mutex<BTreeMap<usize, Origin>>);
+
+impl ClientContext for Reports {}
+
+impl ProducerContext<NoCustomPartitioner> for Reports {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, report: &DeliveryResult<'_>, number: usize) {
+        let message = report.as_ref().unwrap_or_else(|(error, _)| panic!("record {number}: {error}"));
+        let origin = (message.topic().to_owned(), message.partition(), message.offset());
+        self.0.lock().expect("nobody panics with the lock").insert(number, origin);
+    }
+}
+
+/// A producer that says where its records came to lie.
+pub struct Feeder {
+    producer: ThreadedProducer<Reports>,
+    sent: usize,
+}
+
+impl Feeder {
+    pub fn new() -> Self {
+        let mut config = client();
+        config.set("enable.idempotence", "true").set("linger.ms", "5").set("message.max.bytes", "50000000");
+        Self { producer: config.create_with_context(Reports::default()).expect("a producer"), sent: 0 }
+    }
+
+    /// Sends a record to a partition and returns its number.
+    pub fn send(&mut self, topic: &str, partition: i32, record: &Record) -> usize {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in &record.headers {
+            headers = headers.insert(Header { key, value: value.as_ref() });
+        }
+        let mut message = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, self.sent).partition(partition);
+        message.key = record.key.as_deref();
+        message.payload = record.value.as_deref();
+        message.timestamp = record.timestamp_ms;
+        message.headers = (!record.headers.is_empty()).then_some(headers);
+        while let Err((error, returned)) = self.producer.send(message) {
+            assert_eq!(error.rdkafka_error_code(), Some(RDKafkaErrorCode::QueueFull), "{error}");
+            message = returned;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.sent += 1;
+        self.sent - 1
+    }
+
+    /// Where each record lies, by its number, once all are acknowledged.
+    pub fn finish(self) -> Vec<Origin> {
+        self.producer.flush(ANSWER_WITHIN).expect("the broker takes everything");
+        let origins = std::mem::take(&mut *self.producer.context().0.lock().expect("nobody panics with the lock"));
+        assert_eq!(origins.len(), self.sent);
+        origins.into_values().collect()
+    }
+}
+
+/// Sends records to partition 0 of a topic and returns where they lie.
+pub fn send(topic: &str, records: &[Record]) -> Vec<Origin> {
+    let mut feeder = Feeder::new();
+    records.iter().for_each(|record| {
+        feeder.send(topic, 0, record);
+    });
+    feeder.finish()
+}

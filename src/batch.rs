@@ -223,8 +223,8 @@ pub struct JudgedBatch {
     pub batch: Option<SketchedBatch>,
     /// The verdicts.
     pub judged: Vec<Judged>,
-    /// Pages that tombstones made the index forget.
-    pub forgotten: Vec<(u64, Origin)>,
+    /// Pages that tombstones made the index forget: place of the tombstone, URL key and origin of the page.
+    pub forgotten: Vec<(usize, u64, Origin)>,
     /// Names of canonicals.
     pub canonical_names: String,
     /// Is the transaction to be committed behind this batch?
@@ -284,7 +284,7 @@ pub fn judge(judge: &mut Judge, mut batch: SketchedBatch) -> JudgedBatch {
             PageSketch::Not(NotJudged::Skipped(rule), _) => plain(Verdict::Skipped, Some(*rule)),
             PageSketch::Not(NotJudged::Rejected(Reject { .. }), _) => plain(Verdict::Rejected, None),
             PageSketch::Tombstone { url_key } => {
-                let key = url_key.and_then(|key| Some((key, judge.forget(key)?)));
+                let key = url_key.and_then(|key| Some((at, key, judge.forget(key)?)));
                 forgotten.extend(key);
                 plain(Verdict::Skipped, Some(SkipRule::Tombstone))
             }

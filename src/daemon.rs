@@ -77,6 +77,9 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     .map_err(|fault| anyhow::anyhow!("{fault}"))?;
     // The producer has fenced whoever had our name: from here on the state topic's end is ours.
     let restored = if *new_window { 0 } else { restore_window(config, sketch, &partitions, &mut judge, surroundings)? };
+    if *new_window {
+        sink.begin_window().map_err(|fault| anyhow::anyhow!("cannot begin a new window: {fault}"))?;
+    }
     if restored == 0 {
         source.begin(config.input.start, &inputs).context("cannot commit where to start")?;
     }

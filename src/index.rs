@@ -33,6 +33,7 @@ use journal::{Change, Journal};
 use names::{Named, NamesRing};
 use pages::{Pages, Record};
 use plan::Plan;
+use std::collections::VecDeque;
 use table::{Choices, Generations, Table};
 use tally::{Eviction, Tally};
 
@@ -142,8 +143,11 @@ pub struct Index {
     journal: Journal,
     /// Hosts of page slots and pages per host, where a quota is set.
     hosts: Option<Hosts>,
-    /// The next slot whose age is looked at.
-    age_hand: u32,
+    /// Pages judged so far, and those of them whose transactions have committed.
+    num_judged: u64,
+    num_committed: u64,
+    /// Slots of forgotten pages that are not free yet, and the page that forgot them.
+    retired: VecDeque<(u64, Slot)>,
 }
 
 #[derive(Debug)]
@@ -168,7 +172,9 @@ impl Index {
                 num_pages: vec![0; 1 << 16],
                 max_pages: plan.max_pages_per_host as u32,
             }),
-            age_hand: 1,
+            num_judged: 0,
+            num_committed: 0,
+            retired: VecDeque::new(),
             plan,
         }
     }
@@ -183,10 +189,26 @@ impl Index {
         self.pages.len()
     }
 
-    /// Pages that can still be judged before a commit must give freed slots back.
+    /// Pages that can still be judged before a transaction must commit.
     pub fn room(&self) -> usize {
-        let journal_room = self.plan.max_changes.saturating_sub(self.journal.len()) / (AGE_SWEEP_SLOTS as usize + 4);
-        self.pages.num_free().min(journal_room)
+        let journal_room = self.plan.max_changes.saturating_sub(self.journal.len()) / (AGE_SWEEP_SLOTS as usize + 5);
+        let uncommitted = (self.num_judged - self.num_committed) as usize;
+        self.plan.overlay_pages().saturating_sub(uncommitted).min(journal_room)
+    }
+
+    /// Begins the next page. The slots of pages forgotten [`Plan::overlay_pages`] pages ago are free from here on: at a
+    /// point that the order of pages fixes, whenever their transaction committed, so that verdicts do not depend on
+    /// threads and batches. That it has committed is what [`Index::room`] sees to.
+    pub fn begin_page(&mut self) {
+        self.journal.push(Change::Page);
+        self.num_judged += 1;
+        let Self { retired, generations, pages, .. } = self;
+        while let Some((_, slot)) =
+            retired.pop_front_if(|(page, _)| *page + self.plan.overlay_pages() as u64 <= self.num_judged)
+        {
+            generations.flip(slot);
+            pages.free(slot);
+        }
     }
 
     /// The live page in `slot`, if there is one.
@@ -290,7 +312,7 @@ impl Index {
         self.journal.push(Change::Time { slot, old });
     }
 
-    /// Forgets a page. Its slot is free again after the commit.
+    /// Forgets a page. Its slot is free again some pages later; see [`Index::begin_page`].
     pub fn evict(&mut self, slot: Slot, reason: Evicted, now: Option<u32>, tally: &mut Tally) {
         let event_time = self.pages.get(slot).expect("only live pages are evicted").event_time;
         let age_seconds = now.filter(|_| event_time != NO_TIME).map(|now| now.saturating_sub(event_time));
@@ -300,15 +322,14 @@ impl Index {
         self.journal.push(Change::Remove { slot, before });
     }
 
-    /// Looks at the age of the next few pages and forgets those that began before `oldest`.
+    /// Looks at the age of the least recently used pages and forgets those that began before `oldest`. The order of
+    /// recency, unlike that of slots, is the same whatever the batches and whatever was aborted.
     pub fn sweep_age(&mut self, oldest: u32, now: u32, tally: &mut Tally) {
         for _ in 0..AGE_SWEEP_SLOTS {
-            let slot = Slot(self.age_hand);
-            let end = self.pages.num_used_slots();
-            self.age_hand = if self.age_hand + 1 >= end { 1 } else { self.age_hand + 1 };
-            if self.pages.get(slot).is_some_and(|record| record.event_time != NO_TIME && record.event_time < oldest) {
-                self.evict(slot, Evicted::Age, Some(now), tally);
-            }
+            let past = |record: &Record| record.event_time != NO_TIME && record.event_time < oldest;
+            let last = self.pages.least_recent().filter(|slot| self.pages.get(*slot).is_some_and(past));
+            let Some(slot) = last else { return };
+            self.evict(slot, Evicted::Age, Some(now), tally);
         }
     }
 
@@ -319,12 +340,11 @@ impl Index {
 
     /// Makes the oldest sealed transaction's changes final.
     pub fn commit(&mut self) {
-        let Self { journal, generations, pages, .. } = self;
-        journal.commit(|change| {
-            if let Change::Remove { slot, .. } = change {
-                generations.flip(slot);
-                pages.free(slot);
-            }
+        let Self { journal, retired, num_committed, .. } = self;
+        journal.commit(|change| match change {
+            Change::Page => *num_committed += 1,
+            Change::Remove { slot, .. } => retired.push_back((*num_committed, slot)),
+            Change::Insert(_) | Change::Touch { .. } | Change::Time { .. } => {}
         });
     }
 
@@ -332,6 +352,7 @@ impl Index {
     pub fn abort(&mut self) {
         while let Some(change) = self.journal.pop() {
             match change {
+                Change::Page => self.num_judged -= 1,
                 Change::Insert(slot) => {
                     self.count_host(slot, -1);
                     self.pages.remove(slot);

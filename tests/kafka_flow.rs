@@ -249,19 +249,23 @@ fn a_tombstone_forgets_its_page_for_good() {
     let url = |number: u64| format!("https://www.example/{number}");
     let page = |at: u64, of: u64| Record::page(&url(at), &text(of, 200));
     // In one go, so that they share a batch.
-    let before = judged(&setup, &mut daemon, &[
-        page(0, 0),
-        Record::tombstone(&url(0)),
-        page(1, 1),
-        Record::tombstone("something else"),
-        page(2, 2),
-        Record::tombstone(&url(2)),
-        page(2, 22),
-        page(3, 3),
-        Record::tombstone(&url(3)),
-        page(3, 3),
-        Record::tombstone(&url(3)),
-    ]);
+    let before = judged(
+        &setup,
+        &mut daemon,
+        &[
+            page(0, 0),
+            Record::tombstone(&url(0)),
+            page(1, 1),
+            Record::tombstone("something else"),
+            page(2, 2),
+            Record::tombstone(&url(2)),
+            page(2, 22),
+            page(3, 3),
+            Record::tombstone(&url(3)),
+            page(3, 3),
+            Record::tombstone(&url(3)),
+        ],
+    );
     let after = [
         (page(10, 0), "unique", None),
         (page(11, 1), "exact_duplicate", Some(2)),
@@ -338,7 +342,8 @@ fn what_topics_do_not_take_does_not_stop_the_stream() {
     let mut records = vec![large.clone(), Record::page("https://www.example/larger", &text(2, 9_000))];
     // Each fits, all together do not.
     records.extend((0..50).map(many));
-    records.extend((0..50).map(|number| Record::page(&format!("https://www.example/{number}"), &text(100 + number, 300))));
+    records
+        .extend((0..50).map(|number| Record::page(&format!("https://www.example/{number}"), &text(100 + number, 300))));
     let origins = judged(&setup, &mut daemon, &records);
     let outcome = Outcome::read(&setup);
     println!("{:?}", outcome.counts());
@@ -367,9 +372,17 @@ fn records_too_large_beside_their_value_do_not_stop_the_stream() {
     let url = "https://www.example/";
     let with_key = |words| Record { key: Some(text(4, words).into()), ..Record::page(url, &text(4, 20)) };
     let cases = [
-        ("a skipped page over the output topic's limit", Record::page(url, &text(1, 9_000)).with("x-skip", "yes"), "sink_limit"),
+        (
+            "a skipped page over the output topic's limit",
+            Record::page(url, &text(1, 9_000)).with("x-skip", "yes"),
+            "sink_limit",
+        ),
         ("a tombstone with a large header", Record::tombstone(url).with("large", &text(2, 9_000)), "sink_limit"),
-        ("a bad record with a header over the dead letters' limit", Record::bytes("x").with("large", &text(3, 3_000)), "not_json"),
+        (
+            "a bad record with a header over the dead letters' limit",
+            Record::bytes("x").with("large", &text(3, 3_000)),
+            "not_json",
+        ),
         ("a bad record with a key over it", Record { value: Some(b"x".to_vec()), ..with_key(3_000) }, "not_json"),
         ("a page with a key over every limit", with_key(9_000), "sink_limit"),
         ("a page with a key over the verdicts' limit", with_key(2_000), "unique"),
@@ -402,7 +415,9 @@ fn verdicts_only() {
     let page = |at: u64, of: u64| Record::page(&format!("https://www.example/{at}"), &text(of, 200));
     let mut records = vec![(page(0, 0), "unique"), (page(1, 0), "exact_duplicate"), (page(0, 0), "unchanged")];
     records.push((Record::tombstone("u"), "skipped"));
-    records.extend(bad_records().into_iter().filter(|(_, reason)| *reason != "too_large").map(|(record, _)| (record, "rejected")));
+    records.extend(
+        bad_records().into_iter().filter(|(_, reason)| *reason != "too_large").map(|(record, _)| (record, "rejected")),
+    );
     let origins = judged(&setup, &mut daemon, &records.iter().map(|(record, _)| record.clone()).collect::<Vec<_>>());
     assert_eq!(read_all(&setup.output()), []);
     assert_eq!(read_all(&setup.dead_letters()), []);
@@ -422,7 +437,8 @@ fn verdicts_only() {
 
 #[test]
 fn the_first_start_begins_where_it_is_told_and_later_ones_where_it_stopped() {
-    let page = |number: u64, time: i64| Record::page(&format!("https://www.example/{number}"), &text(number, 50)).at(time);
+    let page =
+        |number: u64, time: i64| Record::page(&format!("https://www.example/{number}"), &text(number, 50)).at(time);
     let noon = 1_780_000_000_000;
     for start in ["latest", "2026-05-28T20:26:40Z"] {
         let setup = Setup::new(&format!("start-{}", &start[..4]), 2).with("input.start", format!("{start:?}"));
@@ -548,7 +564,10 @@ fn memory_stays_flat_with_a_topic_full_of_pages() {
         progress.is_drained()
     });
     let highest_mib = daemon.resident_bytes().1 >> 20;
-    println!("resident MiB by pages committed: {samples:?}, highest {highest_mib}, after {:?}", daemon.started.elapsed());
+    println!(
+        "resident MiB by pages committed: {samples:?}, highest {highest_mib}, after {:?}",
+        daemon.started.elapsed()
+    );
     assert!(highest_mib < 64 + 200, "{highest_mib} MiB");
     daemon.terminate();
     assert_eq!(crawl.sent.len(), 100_000);

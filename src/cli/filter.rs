@@ -112,19 +112,18 @@ pub fn run(args: &Args) -> Result<()> {
     let flight =
         pipeline::fly(&settings, &stage, &mut source, &mut sink, &mut judge, &metrics, &AtomicBool::new(false));
     watch.stop();
-    let report = match flight {
-        Err(Fault::Closed) => return Ok(()),
-        flight => {
-            let report = sink.close().context("cannot write the output")?;
-            if let Some(mut file) = report_file {
-                serde_json::to_writer_pretty(&mut file, &report.to_json(&judge, &metrics, started.elapsed()))?;
-                std::io::Write::write_all(&mut file, b"\n")?;
-                file.close()?;
-            }
-            flight?;
-            report
-        }
-    };
+    // Nobody reads on: what was done by then is complete all the same.
+    let closed = matches!(flight, Err(Fault::Closed));
+    let report = sink.close().context("cannot write the output")?;
+    if let Some(mut file) = report_file {
+        serde_json::to_writer_pretty(&mut file, &report.to_json(&judge, &metrics, started.elapsed()))?;
+        std::io::Write::write_all(&mut file, b"\n")?;
+        file.close()?;
+    }
+    if closed {
+        return Ok(());
+    }
+    flight?;
     if !args.quiet {
         summarise(args, &report, &judge, started.elapsed());
     }
@@ -149,19 +148,46 @@ fn configuration(args: &Args) -> Result<Config> {
 
 /// Writing over an input, or two outputs into one file, would lose pages.
 fn outputs_are_apart(args: &Args) -> Result<()> {
-    let resolve = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut seen: Vec<PathBuf> =
-        args.inputs.iter().filter(|name| *name != "-").map(|name| resolve(Path::new(name))).collect();
+    let mut seen: Vec<Place> = args.inputs.iter().filter_map(|name| Place::of(Path::new(name), "/dev/stdin")).collect();
     let outputs = [Some(&args.output), args.duplicates.as_ref(), args.rejected.as_ref(), args.report.as_ref()];
     for path in outputs.into_iter().flatten() {
-        let regular = path.metadata().map_or(path.as_os_str() != "-", |metadata| metadata.is_file());
-        let path = resolve(path);
-        if regular && seen.contains(&path) {
+        let Some(place) = Place::of(path, "/dev/stdout") else { continue };
+        if seen.contains(&place) {
             bail!("{} is used twice: pages would be lost", path.display());
         }
-        seen.push(path);
+        seen.push(place);
     }
     Ok(())
+}
+
+/// What a path stands for, however it is written or linked to. Devices stand for nothing that could be lost.
+#[derive(Debug, PartialEq)]
+enum Place {
+    File {
+        device: u64,
+        inode: u64,
+    },
+    /// A file that is not there yet.
+    New(PathBuf),
+    /// A pipe or terminal on a standard stream.
+    Stream(&'static str),
+}
+
+impl Place {
+    fn of(path: &Path, standard: &'static str) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let is_standard = path.as_os_str() == "-";
+        match (if is_standard { Path::new(standard) } else { path }).metadata() {
+            Ok(file) if file.is_file() => Some(Self::File { device: file.dev(), inode: file.ino() }),
+            _ if is_standard => Some(Self::Stream(standard)),
+            Ok(_) => None,
+            Err(_) => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+                Some(Self::New(path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name))))
+            }
+        }
+    }
 }
 
 /// A progress bar on a terminal, a plain line now and then otherwise.

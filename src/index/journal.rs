@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 /// One change of the index and what it takes to undo it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
+    /// The changes behind this one are of the next page.
+    Page,
     /// A page was remembered.
     Insert(Slot),
     /// A page was forgotten; it stood before that one in the order of recency (`None`: it was last).

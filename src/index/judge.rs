@@ -128,6 +128,9 @@ impl Judge {
     pub fn commit(&mut self) {
         self.index.commit();
         self.clocks.pop_front();
+        if self.clocks[0].now().is_some() {
+            self.before_clock = Vec::new();
+        }
     }
 
     /// Nothing that is not committed happened.
@@ -135,7 +138,7 @@ impl Judge {
         self.index.abort();
         self.clocks.truncate(1);
         self.clock = self.clocks[0].clone();
-        self.before_clock.clear();
+        self.before_clock.retain(|slot| self.index.record(*slot).is_some());
         if let Some(hot) = &mut self.hot {
             hot.clear();
         }
@@ -143,6 +146,7 @@ impl Judge {
 
     /// Judges one page. Names of a canonical are appended to `names_text`.
     pub fn judge(&mut self, page: &Sketched, names_text: &mut String) -> Judged {
+        self.index.begin_page();
         let (event_time, late) = self.place_in_time(page);
         let mut judged = Judged {
             verdict: Verdict::Unique,
@@ -161,7 +165,7 @@ impl Judge {
         }
         self.tally.short_pages += u64::from(page.short);
         self.sweep_age();
-        let own = page.url_key.and_then(|key| self.index.probe_url(key)).filter(|slot| self.is_live(*slot));
+        let own = page.url_key.and_then(|key| self.own(key));
         let exact = self.exact(page.digest);
         if let Some(verdict) = [own, exact].into_iter().flatten().find_map(|slot| self.first_verdict(slot, page.origin))
         {
@@ -185,6 +189,7 @@ impl Judge {
 
     /// Forgets the page of this URL, as a tombstone asks. Its origin, if it was remembered.
     pub fn forget(&mut self, url_key: u64) -> Option<Origin> {
+        self.index.begin_page();
         let slot = self.index.probe_url(url_key)?;
         let (origin, _) = Index::origin(self.index.record(slot)?);
         self.index.evict(slot, Evicted::Forgotten, self.clock.now(), &mut self.tally);
@@ -194,6 +199,7 @@ impl Judge {
     /// Remembers a page without judging it, as the state topic says; the page whose place it took
     /// and, within a restore, nothing else is forgotten. Its time moves the clock.
     pub fn restore(&mut self, entry: &Entry, replaced: Option<Origin>) {
+        self.index.begin_page();
         if let Some(replaced) = replaced {
             self.forget_origin(entry.url_key, replaced, Evicted::Replaced);
         }
@@ -235,28 +241,26 @@ impl Judge {
         if page.remember {
             self.clock.observe(seconds);
         }
-        match now {
-            Some(now) if seconds > now.saturating_add(MAX_AHEAD_SECONDS) => {
-                *future += 1;
-                (now, false)
-            }
-            Some(_) => (seconds, false),
-            None => {
-                self.settle_early_times();
-                (seconds, false)
-            }
+        // The page that makes the clock known is held to it like any other, and so are those before it.
+        let known = now.or(self.clock.now());
+        let ahead = known.filter(|now| seconds > now.saturating_add(MAX_AHEAD_SECONDS));
+        *future += u64::from(ahead.is_some());
+        if now.is_none() {
+            self.settle_early_times();
         }
+        (ahead.unwrap_or(seconds), false)
     }
 
-    /// Once the clock is known, times taken on trust before that are held to it.
+    /// Once the clock is known, times taken on trust before that are held to it. The list is kept until that commits.
     fn settle_early_times(&mut self) {
         let Some(now) = self.clock.now() else { return };
-        for slot in std::mem::take(&mut self.before_clock) {
+        for at in 0..self.before_clock.len() {
+            let slot = self.before_clock[at];
             let ahead = |record: &&Record| record.event_time > now.saturating_add(MAX_AHEAD_SECONDS);
-            if self.index.record(slot).filter(ahead).is_some() {
-                self.index.set_time(slot, now);
-                self.tally.times_clamped[0] += 1;
-            }
+            let Some(digest) = self.index.record(slot).filter(ahead).map(|record| record.digest) else { continue };
+            self.index.set_time(slot, now);
+            self.let_go(digest);
+            self.tally.times_clamped[0] += 1;
         }
     }
 
@@ -275,14 +279,21 @@ impl Judge {
         }
     }
 
-    /// Is the page in `slot` remembered and within the window? One that is past it is forgotten here.
-    fn is_live(&mut self, slot: Slot) -> bool {
-        let Some(record) = self.index.record(slot) else { return false };
-        if record.event_time == NO_TIME || record.event_time >= self.oldest() {
-            return true;
+    /// Is the page in `slot` remembered and within the window? One that is past it is left to the sweep: what a probe
+    /// comes across hangs on where the table put it, and must not decide who is forgotten.
+    fn is_live(&self, slot: Slot) -> bool {
+        let oldest = self.oldest();
+        self.index.record(slot).is_some_and(|record| record.event_time == NO_TIME || record.event_time >= oldest)
+    }
+
+    /// The live page of this URL. One that is past the window is forgotten here, so that there is one page of a URL.
+    fn own(&mut self, url_key: u64) -> Option<Slot> {
+        let slot = self.index.probe_url(url_key)?;
+        if self.is_live(slot) {
+            return Some(slot);
         }
         self.index.evict(slot, Evicted::Age, self.clock.now(), &mut self.tally);
-        false
+        None
     }
 
     /// The page with these words; of several the smallest (event time, origin).
@@ -423,6 +434,9 @@ impl Judge {
         if self.rules.refresh_on_match && event_time > record.event_time {
             self.index.set_time(slot, event_time);
             self.let_go(record.digest);
+            if self.clock.now().is_none() && record.event_time == NO_TIME {
+                self.before_clock.push(slot);
+            }
         }
     }
 
@@ -431,9 +445,6 @@ impl Judge {
         let late_kept = late && self.rules.late == Late::Remember;
         if !page.remember || late && !late_kept {
             return;
-        }
-        if late_kept {
-            judged.event_time = self.clock.now().expect("nothing is late without a clock");
         }
         if let Some(own) = own {
             let record = self.index.record(own).expect("the page's own record is live");
@@ -445,6 +456,10 @@ impl Judge {
         } else if !self.index.within_quota(page.host_key) {
             self.tally.quota_refused += 1;
             return;
+        }
+        if late_kept {
+            // Within the window its age counts from now; what is newer of the same URL has stayed above.
+            judged.event_time = self.clock.now().expect("nothing is late without a clock");
         }
         let entry = Entry {
             origin: page.origin,

@@ -12,8 +12,8 @@ const KEYS_BESIDE_BANDS: usize = 2;
 const MIN_OVERLAY_SLOTS: usize = 2_048;
 const MAX_OVERLAY_SLOTS: usize = 65_536;
 
-/// Changes that an open transaction may make for each overlay slot: insert, evict, touch, age.
-const CHANGES_PER_OVERLAY_SLOT: usize = 6;
+/// Changes that an open transaction may make for each overlay slot: page, insert, evict, touch, age.
+const CHANGES_PER_OVERLAY_SLOT: usize = 7;
 const CHANGE_BYTES: usize = size_of::<super::journal::Change>();
 
 /// The sizes of an index, fixed at start.

@@ -105,7 +105,9 @@ impl Decoder {
             (Scalar::Text(text), _) if !text.is_empty() => text,
             (Scalar::Text(_) | Scalar::Null | Scalar::Absent, Scalar::Text(html)) if !html.is_empty() => {
                 let mut text = String::new();
-                html::strip(&html, &mut text);
+                if !html::strip(&html, &mut text) {
+                    return Err(Reject::new(Reason::Nesting, "the markup has too many open elements or attributes"));
+                }
                 Cow::Owned(text)
             }
             (Scalar::Absent, Scalar::Absent) => {

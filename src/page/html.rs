@@ -8,11 +8,13 @@ use lol_html::{EndTagHandler, HtmlRewriter, MemorySettings, Settings, doc_text, 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The strip's own buffer; a tag longer than this ends the text there.
+/// The strip's own memory: room for some fifty thousand open elements, or attributes of one.
 const MAX_BUFFER_BYTES: usize = 4 << 20;
 
-/// Appends the text of `html` to `out`. Never fails: markup that cannot be read ends the text.
-pub fn strip(html: &str, out: &mut String) {
+/// Appends the text of `html` to `out`. False if its markup takes more memory than the strip has: what has been read by then
+/// is not the page, and two pages with the same beginning must not be taken for copies.
+#[must_use]
+pub fn strip(html: &str, out: &mut String) -> bool {
     let raw = Rc::new(RefCell::new(String::with_capacity(html.len() / 2)));
     let inside_word = "b,i,em,strong,span,a,u,s,small,sub,sup,font,mark,abbr,code,wbr,q,cite,ins,del,bdi,bdo";
     let settings = Settings::new()
@@ -49,10 +51,9 @@ pub fn strip(html: &str, out: &mut String) {
         )
         .with_strict(false);
     let mut rewriter = HtmlRewriter::new(settings, |_: &[u8]| {});
-    if rewriter.write(html.as_bytes()).is_ok() {
-        let _ = rewriter.end();
-    }
+    let whole = rewriter.write(html.as_bytes()).is_ok() && rewriter.end().is_ok();
     html_escape::decode_html_entities_to_string(&raw.take(), out);
+    whole
 }
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
         ];
         for (html, expected) in table {
             let mut out = String::new();
-            strip(html, &mut out);
+            assert!(strip(html, &mut out), "{html}");
             let collapsed = out.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(collapsed, expected, "{html}");
         }

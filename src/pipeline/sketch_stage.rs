@@ -65,7 +65,11 @@ impl SketchStage {
     fn page(&mut self, batch: &mut SketchedBatch, at: usize) -> PageSketch {
         let SketchedBatch { received, bands, bits, names, .. } = batch;
         let delivery = &received.deliveries[at];
+        let refused = self.sink_check.as_ref().and_then(|check| check(received, at));
         let Some(value) = &delivery.value else {
+            if let Some(reject) = refused {
+                return rejected(reject);
+            }
             let key = delivery.key.as_ref().and_then(|key| std::str::from_utf8(received.bytes(key)).ok());
             return PageSketch::Tombstone { url_key: key.map(|key| self.sketcher.url_key(&url_key::normalise(key).0)) };
         };
@@ -74,19 +78,19 @@ impl SketchStage {
         }
         let present = received.headers_of(delivery).filter_map(|(name, value)| Some((name, value?)));
         if let Some(rule) = self.decoder.header_rule(present) {
-            return PageSketch::Not(NotJudged::Skipped(rule), PageNames::default());
+            let skipped = PageSketch::Not(NotJudged::Skipped(rule), PageNames::default());
+            return refused.map_or(skipped, rejected);
         }
         let page = match self.decoder.decode(received.bytes(value)) {
+            Decoded::Rejected(reject) => return rejected(reject),
+            // What is not judged is forwarded too.
+            _ if refused.is_some() => return rejected(refused.expect("there is one")),
             Decoded::Page(page) => page,
             Decoded::Skipped { rule, names: Names { url, id } } => {
                 let kept = keep(names, Named { id: id.as_deref(), url: url.as_deref() });
                 return PageSketch::Not(NotJudged::Skipped(rule), kept);
             }
-            Decoded::Rejected(reject) => return rejected(reject),
         };
-        if let Some(reject) = self.sink_check.as_ref().and_then(|check| check(received, at)) {
-            return rejected(reject);
-        }
         let Page { url, id, text, event_time } = page;
         let kept = keep(names, Named { id: id.as_deref(), url: url.as_deref() });
         let summary = self.sketcher.sketch(&text, bands, bits);

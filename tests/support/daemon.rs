@@ -107,7 +107,8 @@ impl Setup {
     pub fn start_with(&self, arguments: &[&str]) -> Daemon {
         static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (config, log) = (self.dir.path().join(format!("{number}.toml")), self.dir.path().join(format!("{number}.log")));
+        let (config, log) =
+            (self.dir.path().join(format!("{number}.toml")), self.dir.path().join(format!("{number}.log")));
         let lines = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
         fs::write(&config, lines).expect("the configuration is written");
         let child = Command::new(env!("CARGO_BIN_EXE_pagesieve"))

@@ -150,14 +150,14 @@ impl Outcome {
             }
             Fate::Recorded { verdict, canonical, .. } => match canonical {
                 None => Some(format!("{verdict} without a canonical")),
-                Some(canonical) => {
-                    (!self.is_emitted(canonical)).then(|| format!("{verdict} of {canonical:?}, which was never emitted"))
-                }
+                Some(canonical) => (!self.is_emitted(canonical))
+                    .then(|| format!("{verdict} of {canonical:?}, which was never emitted")),
             },
             Fate::Rejected { record, .. } if record.header("pagesieve-error-left-out").is_some() => None,
             Fate::Rejected { record, .. } => {
                 let cut = record.header("pagesieve-error-truncated-from-bytes").is_some();
-                let (was, is) = (sent.value.as_deref().unwrap_or_default(), record.value.as_deref().unwrap_or_default());
+                let (was, is) =
+                    (sent.value.as_deref().unwrap_or_default(), record.value.as_deref().unwrap_or_default());
                 let same = if cut { was.starts_with(is) } else { was == is };
                 (!same || !record.headers.starts_with(&sent.headers) || record.key != sent.key)
                     .then(|| "a dead letter is not the record".to_owned())
@@ -214,10 +214,7 @@ pub fn feed(topic: &str, partitions: Range<i32>, settings: Settings, rate: f64) 
             truths.push(page.truth);
         }
         let origins = feeder.finish();
-        Crawl {
-            sent: origins.iter().cloned().zip(records).collect(),
-            truth: origins.into_iter().zip(truths).collect(),
-        }
+        Crawl { sent: origins.iter().cloned().zip(records).collect(), truth: origins.into_iter().zip(truths).collect() }
     })
 }
 
@@ -246,7 +243,8 @@ impl Crawl {
     pub fn check_drops(&self, outcome: &Outcome) {
         // The threshold less five standard errors of an estimate from 256 slots of 2 bits at 0.8.
         const SURELY_APART: f64 = 0.8 - 5.0 * 0.03;
-        let text = |origin: &Origin| self.sent[origin].json()["text"].as_str().expect("dropped pages have text").to_owned();
+        let text =
+            |origin: &Origin| self.sent[origin].json()["text"].as_str().expect("dropped pages have text").to_owned();
         for (origin, fates) in &outcome.fates {
             let Some(Fate::Recorded { verdict, canonical: Some(canonical), .. }) = fates.first() else { continue };
             let of = resemblance(&text(origin), &text(canonical));

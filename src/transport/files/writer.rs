@@ -54,11 +54,14 @@ impl FileSink {
         Self { outputs, names, line: Vec::new(), report: Report::default() }
     }
 
-    /// Ends all outputs and gives the counts.
+    /// Ends all outputs and gives the counts. That nobody reads an output any more is no error.
     pub fn close(self) -> io::Result<Report> {
         let Outputs { survivors, duplicates, rejected, .. } = self.outputs;
         for output in [survivors, duplicates, rejected].into_iter().flatten() {
-            output.close()?;
+            output.close().or_else(|error| match error.kind() {
+                io::ErrorKind::BrokenPipe => Ok(()),
+                _ => Err(error),
+            })?;
         }
         Ok(self.report)
     }

@@ -83,8 +83,12 @@ pub fn producer_queue_bytes(config: &Config) -> u64 {
     given.map_or(PRODUCER_QUEUE_BYTES.max(2 * config.input.max_page_bytes as u64), |kibibytes| kibibytes << 10)
 }
 
-/// The producer. `max_message_bytes` is the largest message that a sink topic takes.
-pub fn producer(config: &Config, max_message_bytes: usize) -> ClientConfig {
+/// librdkafka's bound of a batch, where no topic takes less.
+const BATCH_BYTES: usize = 1_000_000;
+
+/// The producer. A topic's limit holds for whole batches: `smallest_limit`, of all sink topics, bounds those, or small
+/// messages would be refused for their company. A larger message travels alone, up to `max_message_bytes`.
+pub fn producer(config: &Config, smallest_limit: usize, max_message_bytes: usize) -> ClientConfig {
     let mut client = base(config);
     client
         .set("compression.type", "zstd")
@@ -95,6 +99,7 @@ pub fn producer(config: &Config, max_message_bytes: usize) -> ClientConfig {
     client
         .set("enable.idempotence", "true")
         .set("acks", "all")
+        .set("batch.size", smallest_limit.clamp(1, BATCH_BYTES).to_string())
         .set("message.max.bytes", max_message_bytes.clamp(1000, 1_000_000_000).to_string());
     match config.kafka.delivery {
         Delivery::ExactlyOnce => {

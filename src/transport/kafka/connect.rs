@@ -231,7 +231,7 @@ fn judge_settings(config: &Config, cluster: &mut Cluster, settings: &Settings, f
 fn transactions(config: &Config) -> Finding {
     let id = format!("{}-check", client::transactional_id(config));
     let what = "transactions".to_owned();
-    let opened = client::producer(config, DEFAULT_MAX_MESSAGE_BYTES)
+    let opened = client::producer(config, DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_MAX_MESSAGE_BYTES)
         .set("transactional.id", &id)
         .create::<ThreadedProducer<_>>()
         .and_then(|producer: ThreadedProducer<rdkafka::producer::DefaultProducerContext>| {

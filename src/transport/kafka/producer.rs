@@ -79,9 +79,10 @@ pub fn open(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Repor
         output.verdict_topic.as_ref(),
         Some(&output.state_topic),
     ];
-    let largest = topics.into_iter().flatten().map(|topic| cluster.limit(topic)).max().unwrap_or_default();
+    let limits = topics.into_iter().flatten().map(|topic| cluster.limit(topic));
+    let (smallest, largest) = (limits.clone().min().unwrap_or_default(), limits.max().unwrap_or_default());
     let reports = Reports { failed: Mutex::default(), any_failed: AtomicBool::new(false), fatal: Mutex::default() };
-    let producer: ThreadedProducer<Reports> = client::producer(config, largest)
+    let producer: ThreadedProducer<Reports> = client::producer(config, smallest, largest)
         .create_with_context(reports)
         .map_err(|error| Fault::Fatal(error.to_string()))?;
     if matches!(config.kafka.delivery, Guarantee::ExactlyOnce) {

@@ -126,16 +126,20 @@ pub fn forwarded(
     }
 }
 
-/// The headers of a dead letter; `cut_from` is its length if it had to be cut.
+/// The headers of a dead letter; `cut_from` is its length if it had to be cut, `bare` leaves the record's own out.
 pub fn dead_letter(
     batch: &SketchedBatch,
     delivery: &Delivery,
     reject: &Reject,
     cut_from: Option<usize>,
+    bare: bool,
     partitions: &Partitions,
 ) -> OwnedHeaders {
     let (topic, partition) = partitions.name(delivery.origin.source);
-    let mut headers = original(batch, delivery, 6);
+    let mut headers = if bare { OwnedHeaders::new_with_capacity(7) } else { original(batch, delivery, 6) };
+    if bare {
+        headers = with(headers, "pagesieve-error-left-out", "key and headers");
+    }
     headers = with(headers, "pagesieve-error-reason", reject.reason.name());
     headers = with(headers, "pagesieve-error-detail", &reject.detail);
     headers = with(headers, "pagesieve-error-topic", &topic);
@@ -147,9 +151,11 @@ pub fn dead_letter(
     }
 }
 
+/// Most bytes of a record and of the batch around it beside key, value and headers.
+pub const FRAMING_BYTES: usize = 128;
+
 /// Bytes that a delivery's key and headers take in a message, with some for framing.
 pub fn beside_value(delivery: &Delivery, headers: &[(crate::batch::Span, Option<crate::batch::Span>)]) -> usize {
-    const FRAMING_BYTES: usize = 64;
     const HEADER_FRAMING_BYTES: usize = 10;
     let headers = &headers[delivery.headers.clone()];
     let sizes = headers

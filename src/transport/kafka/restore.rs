@@ -84,6 +84,7 @@ pub fn restore(
             Some(Ok(message)) => message,
         };
         let now = Instant::now();
+        let is_last = message.offset() + 1 >= high;
         restored.records += 1;
         last_foreign = None;
         match record::decode(message.payload().unwrap_or_default()) {
@@ -111,6 +112,10 @@ pub fn restore(
                 "restoring"
             );
             progress(Some(left));
+        }
+        // Other members go on writing: what they remember from now on is not ours to follow.
+        if is_last {
+            break;
         }
     }
     settle(judge);

@@ -131,6 +131,12 @@ impl KafkaSink {
         })
     }
 
+    /// Says in the state topic that a new window begins, in a commit of its own: it is one even if no page follows.
+    pub fn begin_window(&mut self) -> Result<(), Fault> {
+        self.begin()?;
+        self.commit()
+    }
+
     /// After a fault: settles what was open and starts over. True if the commit in doubt went through.
     pub fn recover(&mut self) -> Result<bool, Fault> {
         if self.open {
@@ -141,6 +147,8 @@ impl KafkaSink {
             let _ = self.producer.abort_transaction(ATTEMPT);
         }
         self.producer.purge(rdkafka::producer::PurgeConfig::default().queue().inflight());
+        // Its reports go with it.
+        let _ = self.look_for_failures();
         self.producer = producer::open(&self.config, &self.cluster)?;
         self.open = false;
         self.batches = 0;
@@ -205,14 +213,18 @@ impl KafkaSink {
                 let Some(NotJudged::Rejected(reject)) = judged.not_judged(at) else {
                     return Err(Fault::Fatal("a page was rejected without a reason".into()));
                 };
-                let reason_bytes = reject.detail.len() + 512;
-                let room = self.cluster.limit(&output.dead_letter_topic);
-                let room = room.saturating_sub(records::beside_value(delivery, &batch.received.headers) + reason_bytes);
+                let limit = self.cluster.limit(&output.dead_letter_topic);
+                let beside = records::beside_value(delivery, &batch.received.headers);
+                let ours = reject.detail.len() + ADDED_HEADER_BYTES;
+                // Key and headers alone may be too large: then the origin says where they are.
+                let bare = beside + ours > limit;
+                let room = limit.saturating_sub(if bare { ours } else { beside + ours });
                 let cut = value.is_some_and(|value| value.len() > room);
                 let kept = value.map(|value| &value[..value.len().min(room)]);
                 let whole = cut.then(|| value.map_or(0, <[u8]>::len));
                 target.topic = &output.dead_letter_topic;
-                target.headers = Some(records::dead_letter(batch, delivery, &reject, whole, &self.partitions));
+                target.key = key.filter(|_| !bare);
+                target.headers = Some(records::dead_letter(batch, delivery, &reject, whole, bare, &self.partitions));
                 self.send(&target, kept, delivery.origin)?;
             }
             _ => {}
@@ -228,6 +240,9 @@ impl KafkaSink {
             let mut bytes = std::mem::take(&mut self.scratch);
             records::verdict(judged, batch, at, disposition, &self.marks, &self.partitions, &mut bytes);
             (target.topic, target.partition, target.headers, target.timestamp_ms) = (topic, None, None, None);
+            // A key that does not fit is left out; the record names the page.
+            let limit = self.cluster.limit(topic);
+            target.key = key.filter(|key| key.len() + bytes.len() + records::FRAMING_BYTES <= limit);
             self.send(&target, Some(&bytes), delivery.origin)?;
             self.scratch = bytes;
         }
@@ -337,9 +352,11 @@ impl KafkaSink {
     }
 
     fn commit_transaction(&mut self, list: &TopicPartitionList) -> Result<(), Fault> {
-        let group = self.consumer.group_metadata();
-        let group = group.ok_or_else(|| Fault::Aborted("the consumer is not in its group".into()))?;
-        self.retrying("send offsets", || self.producer.send_offsets_to_transaction(list, &group, ATTEMPT))?;
+        if list.count() > 0 {
+            let group = self.consumer.group_metadata();
+            let group = group.ok_or_else(|| Fault::Aborted("the consumer is not in its group".into()))?;
+            self.retrying("send offsets", || self.producer.send_offsets_to_transaction(list, &group, ATTEMPT))?;
+        }
         self.look_for_failures()?;
         self.in_doubt = Some(self.offsets.clone());
         let result = self.retrying("commit", || self.producer.commit_transaction(ATTEMPT));
@@ -409,6 +426,9 @@ impl KafkaSink {
             }
         }
         self.look_for_failures()?;
+        if list.count() == 0 {
+            return Ok(());
+        }
         let committed = self.consumer.commit(list, CommitMode::Sync);
         committed.map_err(|error| self.fault("commit offsets", &error))
     }
@@ -432,15 +452,17 @@ impl Sink for KafkaSink {
     fn deliver(&mut self, judged: &JudgedBatch, batch: &SketchedBatch) -> Result<(), Fault> {
         let result = (|| {
             self.begin()?;
+            let mut forgotten = judged.forgotten.iter().peekable();
             for at in 0..batch.pages.len() {
                 self.page(judged, batch, at)?;
+                // In its place among the pages: another page of the URL may follow in the same batch.
+                if let Some((_, url_key, origin)) = forgotten.next_if(|(place, ..)| *place == at) {
+                    let (topic, partition) = self.partitions.name(origin.source);
+                    let named = NamedOrigin { topic: &topic, partition, offset: origin.offset };
+                    self.state_record(&StateRecord::Forget { origin: named, url_key: *url_key }, *origin)?;
+                }
                 let Origin { source, offset } = batch.received.deliveries[at].origin;
                 self.offsets.insert(source, offset + 1);
-            }
-            for (url_key, origin) in &judged.forgotten {
-                let (topic, partition) = self.partitions.name(origin.source);
-                let named = NamedOrigin { topic: &topic, partition, offset: origin.offset };
-                self.state_record(&StateRecord::Forget { origin: named, url_key: *url_key }, *origin)?;
             }
             self.batches += 1;
             self.look_for_failures()

@@ -8,8 +8,11 @@ use siphasher::sip::SipHasher13;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// Name, text, and the expected (words, short, digest, hash of bands and bits).
-const PAGES: [(&str, &str, (u64, bool, u64, u64)); 6] = [
+/// The expected (words, short, digest, hash of bands and bits).
+type Expected = (u64, bool, u64, u64);
+
+/// Name, text, and what is expected of it.
+const PAGES: [(&str, &str, Expected); 6] = [
     ("empty", "", (0, true, GOLDEN[0].0, GOLDEN[0].1)),
     ("short", "Page not  found", (3, true, GOLDEN[1].0, GOLDEN[1].1)),
     (

@@ -84,7 +84,7 @@ impl Table {
     fn places(&self, key: u32) -> ([usize; 4], u32) {
         let second = u64::from(key).wrapping_mul(0x9FB2_1C65_1E98_DF25);
         let third = (second ^ second >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        let within = |hash: u64| ((hash & 0xFFFF_FFFF) * self.buckets.len() as u64 >> 32) as usize;
+        let within = |hash: u64| (((hash & 0xFFFF_FFFF) * self.buckets.len() as u64) >> 32) as usize;
         let tag = (second as u32 >> 3) & self.tag_mask();
         ([within(u64::from(key)), within(second >> 32), within(third >> 32), within(third)], tag)
     }

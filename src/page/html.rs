@@ -52,7 +52,7 @@ pub fn strip(html: &str, out: &mut String) -> bool {
         .with_strict(false);
     let mut rewriter = HtmlRewriter::new(settings, |_: &[u8]| {});
     let whole = rewriter.write(html.as_bytes()).is_ok() && rewriter.end().is_ok();
-    html_escape::decode_html_entities_to_string(&raw.take(), out);
+    html_escape::decode_html_entities_to_string(raw.take(), out);
     whole
 }
 

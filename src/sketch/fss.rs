@@ -91,10 +91,10 @@ pub fn plain(num_slots: usize, shingles: &[u64]) -> Vec<u64> {
         for &shingle in shingles {
             let drawn = draw(shingle, mix(round));
             let slot = match (round as usize).checked_sub(num_slots) {
-                None => (drawn as u128 * num_slots as u128 >> 64) as usize,
+                None => ((drawn as u128 * num_slots as u128) >> 64) as usize,
                 Some(slot) => slot,
             };
-            let value = round << HASH_BITS | drawn % (1 << HASH_BITS);
+            let value = (round << HASH_BITS) | (drawn % (1 << HASH_BITS));
             values[slot] = values[slot].min(value);
         }
         if !values.contains(&EMPTY) {

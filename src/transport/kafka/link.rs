@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Topics and partitions.
+pub type Names = Vec<(String, i32)>;
+
 /// Shared by the consumer's callbacks, the source and the sink.
 #[derive(Debug, Default)]
 pub struct Link {
@@ -18,9 +21,9 @@ pub struct Link {
     lost: AtomicBool,
     failed: AtomicBool,
     /// Partitions that came since the source last looked.
-    assigned: Mutex<Vec<(String, i32)>>,
+    assigned: Mutex<Names>,
     /// Partitions that went since the source last looked.
-    revoked: Mutex<Vec<(String, i32)>>,
+    revoked: Mutex<Names>,
 }
 
 impl Link {
@@ -53,7 +56,7 @@ impl Link {
     }
 
     /// Partitions that came and went since the last call.
-    pub fn take_changes(&self) -> (Vec<(String, i32)>, Vec<(String, i32)>) {
+    pub fn take_changes(&self) -> (Names, Names) {
         let take = |list: &Mutex<Vec<_>>| std::mem::take(&mut *list.lock().expect("nobody panics with the lock"));
         (take(&self.assigned), take(&self.revoked))
     }
@@ -159,7 +162,7 @@ impl ConsumerContext for ConsumerEvents {
     }
 }
 
-fn push(list: &Mutex<Vec<(String, i32)>>, partitions: &TopicPartitionList) {
+fn push(list: &Mutex<Names>, partitions: &TopicPartitionList) {
     let mut list = list.lock().expect("nobody panics with the lock");
     list.extend(partitions.elements().iter().map(|element| (element.topic().to_owned(), element.partition())));
 }

@@ -34,7 +34,7 @@ use names::{Named, NamesRing};
 use pages::{Pages, Record};
 use plan::Plan;
 use std::collections::VecDeque;
-use table::{Choices, Generations, Table};
+use table::{Choices, Generations, Inserted, Table};
 use tally::{Eviction, Tally};
 
 /// The number of a page slot: 1 to the plan's `num_slots` − 1.
@@ -291,8 +291,11 @@ impl Index {
         let others = [Some(digest_key(entry.digest)), entry.url_key.map(url_table_key)];
         let others = others.into_iter().flatten().map(|key| (key, Choices::Four));
         for (key, choices) in bands.chain(others) {
-            if !self.table.insert(key, choices, slot, &self.generations) {
-                tally.bucket_overflows += 1;
+            let Self { table, pages, generations, .. } = self;
+            match table.insert(key, choices, slot, generations, |other| pages.get(other).is_none()) {
+                Inserted::Free => {}
+                Inserted::Over(overwritten) => self.journal.push(Change::Overwrite(overwritten)),
+                Inserted::Lost => tally.bucket_overflows += 1,
             }
         }
         slot
@@ -344,7 +347,7 @@ impl Index {
         journal.commit(|change| match change {
             Change::Page => *num_committed += 1,
             Change::Remove { slot, .. } => retired.push_back((*num_committed, slot)),
-            Change::Insert(_) | Change::Touch { .. } | Change::Time { .. } => {}
+            Change::Insert(_) | Change::Touch { .. } | Change::Overwrite(_) | Change::Time { .. } => {}
         });
     }
 
@@ -363,6 +366,7 @@ impl Index {
                     self.pages.restore(slot, before);
                     self.count_host(slot, 1);
                 }
+                Change::Overwrite(overwritten) => self.table.restore(overwritten),
                 Change::Touch { slot, before } => {
                     self.pages.unlink(slot);
                     self.pages.link_before(slot, before);

@@ -175,6 +175,8 @@ fn tagged_lines_are_the_input_lines_with_one_member_more() {
         let whole: Value = serde_json::from_slice(line).expect("a tagged line is JSON");
         let said = &whole["pagesieve"];
         assert_eq!(line_of(&said["position"]) - 1, at, "every line, in order");
+        let resemblance = said["resemblance"].as_f64();
+        assert!(resemblance.is_none_or(|it| (0.0..=1.0).contains(&it)), "{said}");
         let member = format!(",\"pagesieve\":{}", {
             let text = std::str::from_utf8(line).unwrap();
             let start = text.rfind("\"pagesieve\":").unwrap() + "\"pagesieve\":".len();
@@ -258,7 +260,7 @@ fn mistakes_exit_with_64_before_anything_is_opened() {
 #[test]
 fn the_options_mean_what_they_say() {
     let text = prose(&mut Random(9), 100);
-    let near = [&text[..80], &prose(&mut Random(10), 20)].concat().join(" ");
+    let near = [&text[..86], &prose(&mut Random(10), 14)].concat().join(" ");
     let input = joined(&[
         json!({"url": "a", "text": text.join(" ")}).to_string(),
         json!({"url": "b", "text": near}).to_string(),
@@ -267,15 +269,15 @@ fn the_options_mean_what_they_say() {
     let survivors =
         |settings: &[(&str, &str)], options: &[&str]| lines(&filter(&input, settings, options).survivors()).len();
     assert_eq!(survivors(&[], &[]), 2);
-    assert_eq!(survivors(&[], &["--threshold", "0.55"]), 1);
-    assert_eq!(survivors(&[("POLICY__THRESHOLD", "0.55")], &[]), 1);
+    assert_eq!(survivors(&[], &["--threshold", "0.6"]), 1);
+    assert_eq!(survivors(&[("POLICY__THRESHOLD", "0.6")], &[]), 1);
     assert_eq!(
-        survivors(&[("POLICY__THRESHOLD", "0.55")], &["--threshold", "0.8"]),
+        survivors(&[("POLICY__THRESHOLD", "0.6")], &["--threshold", "0.8"]),
         2,
         "options go before the environment"
     );
     let files = Workshop::new();
-    let config = files.write("config.toml", b"[policy]\nthreshold = 0.55\n");
+    let config = files.write("config.toml", b"[policy]\nthreshold = 0.6\n");
     assert_eq!(survivors(&[], &["-c", &config]), 1);
     assert_eq!(survivors(&[("POLICY__THRESHOLD", "0.9")], &["-c", &config]), 2, "the environment goes before the file");
     // The key decides sketches, not verdicts; it is not the public one any more.

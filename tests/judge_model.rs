@@ -13,14 +13,15 @@ mod model;
 #[path = "support/text.rs"]
 mod text;
 
-use model::{Delivery, Model, NUM_TEXTS, Page, SHAPE, Said, Seen, Setup, THRESHOLD, Time, universe, url_key};
+use model::{
+    Delivery, Model, NUM_TEXTS, Page, SHAPE, Said, Seen, Setup, THRESHOLD, Time, resemblance, universe, url_key,
+};
 use pagesieve::config::Late;
 use pagesieve::index::judge::{Judge, Judged, Rules, Sketched};
 use pagesieve::index::names::Named;
 use pagesieve::index::plan::Plan;
 use pagesieve::index::{Index, Origin};
 use pagesieve::page::EventTime;
-use pagesieve::sketch::bbit;
 use pagesieve::verdict::Verdict;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -312,7 +313,7 @@ proptest! {
 fn texts_at_or_above_the_threshold_share_a_band() {
     for left in universe().iter().filter(|text| !text.short) {
         for right in universe().iter().filter(|text| !text.short) {
-            let resemblance = bbit::resemblance(&left.bits, &right.bits, SHAPE.bits);
+            let resemblance = resemblance(left, right);
             let share = left.bands.iter().zip(&right.bands).any(|(left, right)| left == right);
             assert!(resemblance < THRESHOLD || share, "{resemblance}");
         }

@@ -19,7 +19,7 @@ use pagesieve::generate::Settings;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-use topics::{Origin, Record, read_all, send};
+use topics::{Origin, Record, read_all, send, send_with_header_name};
 
 /// Tests that load the machine take turns; the others may run beside them.
 fn alone() -> MutexGuard<'static, ()> {
@@ -385,7 +385,7 @@ fn records_too_large_beside_their_value_do_not_stop_the_stream() {
         ),
         ("a bad record with a key over it", Record { value: Some(b"x".to_vec()), ..with_key(3_000) }, "not_json"),
         ("a page with a key over every limit", with_key(9_000), "sink_limit"),
-        ("a page with a key over the verdicts' limit", with_key(2_000), "unique"),
+        ("a page with a key over the verdicts' limit", with_key(2_000), "updated"),
     ];
     let mut daemon = setup.start_ready();
     for (name, record, verdict) in cases {
@@ -405,6 +405,21 @@ fn records_too_large_beside_their_value_do_not_stop_the_stream() {
     let outcome = Outcome::read(&setup);
     let unrecorded = outcome.fates.iter().filter(|(_, fates)| fates.len() != 2).collect::<Vec<_>>();
     assert!(outcome.fates.len() == 12 && unrecorded.is_empty(), "each has a verdict record too: {unrecorded:?}");
+}
+
+#[test]
+fn a_header_name_that_is_no_text_does_not_stop_the_stream() {
+    let setup = Setup::new("header-name", 1);
+    let mut daemon = setup.start_ready();
+    let page = |at: u64| Record::page(&format!("https://www.example/{at}"), &text(at, 50));
+    let sent = page(0).value;
+    send_with_header_name(&setup.inputs[0], c"caf\xe9", sent.as_deref().expect("a page"));
+    judged(&setup, &mut daemon, &[page(1)]);
+    let outcome = Outcome::read(&setup);
+    assert_eq!(outcome.fates.len(), 2);
+    let Some(Fate::Survived { record, .. }) = outcome.fates.values().flatten().next() else { panic!("it survives") };
+    assert_eq!((&record.value, record.header("caf\u{fffd}")), (&sent, Some("c")));
+    daemon.terminate();
 }
 
 #[test]
@@ -547,6 +562,46 @@ fn the_older_of_two_of_one_name_is_fenced() {
         newer.terminate();
         let repeats = if delivery == "exactly_once" { Repeats::Never } else { Repeats::AfterACrash };
         Outcome::read(&setup).check(&crawl.sent, repeats);
+    }
+}
+
+/// A process that hangs while another takes its name must write nothing when it comes back.
+#[test]
+fn a_zombie_that_wakes_up_writes_nothing_and_ends() {
+    let _turn = alone();
+    for delivery in ["exactly_once", "at_least_once"] {
+        let setup = Setup::new(&format!("zombie-{delivery}"), 4).with("kafka.delivery", format!("{delivery:?}"));
+        let mut zombie = setup.start_ready();
+        let feeding = feed(&setup.inputs[0], 0..4, crawl_settings(10_000, 10), 2_000.0);
+        let progress = setup.progress();
+        zombie.wait("pages are committed", SOON, |_| progress.committed() >= 2_000);
+        zombie.signal(libc::SIGSTOP);
+        let mut newer = setup.start_ready();
+        let crawl = feeding.join().expect("the crawl is fed");
+        setup.wait_drained(&mut newer, DRAINED_WITHIN);
+        zombie.signal(libc::SIGCONT);
+        let status = zombie.wait_exit(SOON);
+        assert_eq!(status.code(), Some(1), "{}", zombie.log());
+        println!("{}: {}", setup.name, zombie.logged("ERROR").join("\n"));
+        judged(&setup, &mut newer, &[Record::page("https://www.example/last", &text(1, 50))]);
+        newer.terminate();
+        let mut outcome = Outcome::read(&setup);
+        outcome.fates.retain(|origin, _| crawl.sent.contains_key(origin));
+        let repeats = if delivery == "exactly_once" { Repeats::Never } else { Repeats::AfterACrash };
+        outcome.check(&crawl.sent, repeats);
+        crawl.check_clusters(&outcome);
+    }
+}
+
+#[test]
+fn a_stop_during_the_start_is_heard() {
+    let setup = Setup::new("early-stop", 1);
+    for moment in ["starting", "partitions assigned"] {
+        let mut daemon = setup.start();
+        daemon.wait(moment, SOON, |daemon| daemon.log().contains(moment));
+        daemon.signal(libc::SIGTERM);
+        daemon.wait_exit(Duration::from_secs(10));
+        assert!(daemon.log().contains("draining"), "{}", daemon.log());
     }
 }
 

@@ -9,7 +9,7 @@ mod support;
 mod text;
 
 use cases::{Case, words};
-use pagesieve::config::Key;
+use pagesieve::config::{Config, Key};
 use pagesieve::sketch::{BandKey, Shape, Sketcher, bbit};
 use serde_json::{Value, json};
 use text::{Random, prose};
@@ -17,17 +17,22 @@ use text::{Random, prose};
 const DAY: i64 = 86_400;
 const START: i64 = 1_700_000_000;
 
+fn shape() -> Shape {
+    Shape::new(&Config::default().sketch)
+}
+
 /// `filter`'s sketches: without a key file the key is a public one.
 fn sketch(text: &str) -> (Vec<BandKey>, Vec<u64>) {
-    let shape = Shape { shingle_words: 5, slots: 256, bits: 2, bands: 12, rows: 5, min_shingles: 8 };
-    let mut sketcher = Sketcher::new(shape, &Key::from_bytes(*b"pagesieve public"));
+    let mut sketcher = Sketcher::new(shape(), &Key::from_bytes(*b"pagesieve public"));
     let (mut bands, mut bits) = (Vec::new(), Vec::new());
     sketcher.sketch(text, &mut bands, &mut bits);
     (bands, bits)
 }
 
+/// What is compared with the threshold.
 fn estimate(left: &str, right: &str) -> f32 {
-    bbit::resemblance(&sketch(left).1, &sketch(right).1, 2)
+    let Shape { slots, bits, .. } = shape();
+    bbit::cautious(bbit::resemblance(&sketch(left).1, &sketch(right).1, bits), slots, bits)
 }
 
 fn share_a_band(left: &str, right: &str) -> bool {

@@ -126,6 +126,13 @@ pub fn run(args: &Args) -> Result<()> {
     flight?;
     if !args.quiet {
         summarise(args, &report, &judge, started.elapsed());
+        let late = metrics.late_pages_total.get();
+        if late > 0 {
+            eprintln!(
+                "{} pages were older than the window: judged, but not remembered (see --window)",
+                text::count(late)
+            );
+        }
     }
     Ok(())
 }

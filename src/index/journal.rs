@@ -1,6 +1,7 @@
 //! The changes of transactions that have not committed yet, in order, so that they can be undone.
 
 use super::Slot;
+use super::table::Overwritten;
 use std::collections::VecDeque;
 
 /// One change of the index and what it takes to undo it.
@@ -24,6 +25,8 @@ pub enum Change {
         /// The one after it.
         before: Option<Slot>,
     },
+    /// A table entry of a forgotten page gave way.
+    Overwrite(Overwritten),
     /// A page's event time was this.
     Time {
         /// The page.

@@ -382,11 +382,12 @@ impl Judge {
             if Some(slot) == own || !self.is_live(slot) {
                 continue;
             }
-            let resemblance = bbit::resemblance(page.bits, self.index.bits(slot), self.rules.bits);
-            if resemblance < Tally::UNRELATED_BELOW {
+            let estimate = bbit::resemblance(page.bits, self.index.bits(slot), self.rules.bits);
+            if estimate < Tally::UNRELATED_BELOW {
                 self.tally.candidates_unrelated += 1;
                 continue;
             }
+            let resemblance = self.cautious(estimate, page);
             self.tally.resemblances.push(resemblance);
             let matched = resemblance >= self.rules.threshold;
             self.tally.candidates_matched += u64::from(matched);
@@ -398,10 +399,8 @@ impl Judge {
                 best = Some((slot, resemblance));
             }
         }
-        let estimates = &self.tally.resemblances[first..];
-        self.tally.candidates.push(estimates.len() as u32);
-        let (slot, highest) = best?;
-        let resemblance = self.cautious(highest, page);
+        self.tally.candidates.push((self.tally.resemblances.len() - first) as u32);
+        let (slot, resemblance) = best?;
         self.tally.near_threshold += u64::from((resemblance - self.rules.threshold).abs() <= NEAR_THRESHOLD);
         (resemblance >= self.rules.threshold).then_some((slot, resemblance))
     }

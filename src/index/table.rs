@@ -59,6 +59,25 @@ impl Generations {
     }
 }
 
+/// What became of an insert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    /// It found a free place.
+    Free,
+    /// It took the place of a forgotten page's entry.
+    Over(Overwritten),
+    /// All its buckets are full of live entries: the key is lost, which can only let a surplus copy through.
+    Lost,
+}
+
+/// An entry that gave way, to be put back if the transaction aborts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overwritten {
+    bucket: u32,
+    at: u8,
+    old: u32,
+}
+
 /// The table.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -111,21 +130,43 @@ impl Table {
         }
     }
 
-    /// Adds `key` → `slot`. False if all its buckets are full of live entries: the key is lost, which can
-    /// only let a surplus copy through.
-    #[must_use]
-    pub fn insert(&mut self, key: u32, choices: Choices, slot: Slot, generations: &Generations) -> bool {
+    /// Adds `key` → `slot`. Where all its buckets are full, the entry of a page that is forgotten but whose slot is not
+    /// free yet (`is_forgotten`) gives way: a URL that is visited again and again would fill its buckets with them.
+    pub fn insert(
+        &mut self,
+        key: u32,
+        choices: Choices,
+        slot: Slot,
+        generations: &Generations,
+        is_forgotten: impl Fn(Slot) -> bool,
+    ) -> Inserted {
         let (places, tag) = self.places(key);
+        let places = &places[..choices as usize];
         let mut most = (0, places[0]);
-        for &place in &places[..choices as usize] {
+        for &place in places {
             let free = self.clear_stale(place, generations);
             if free > most.0 {
                 most = (free, place);
             }
         }
-        let Some(empty) = self.buckets[most.1].iter_mut().find(|entry| **entry == 0) else { return false };
-        *empty = tag | generations.of(slot) << self.id_bits | slot.0;
-        true
+        let entry = tag | generations.of(slot) << self.id_bits | slot.0;
+        if let Some(empty) = self.buckets[most.1].iter_mut().find(|entry| **entry == 0) {
+            *empty = entry;
+            return Inserted::Free;
+        }
+        let id_mask = self.id_mask();
+        for &bucket in places {
+            if let Some(at) = self.buckets[bucket].iter().position(|entry| is_forgotten(Slot(entry & id_mask))) {
+                let old = std::mem::replace(&mut self.buckets[bucket][at], entry);
+                return Inserted::Over(Overwritten { bucket: bucket as u32, at: at as u8, old });
+            }
+        }
+        Inserted::Lost
+    }
+
+    /// Undoes an insert that took another entry's place.
+    pub fn restore(&mut self, overwritten: Overwritten) {
+        self.buckets[overwritten.bucket as usize][usize::from(overwritten.at)] = overwritten.old;
     }
 
     /// Clears the stale entries of a bucket. Returns how many places are free then.
@@ -173,7 +214,7 @@ mod tests {
                 for number in 0..KEYS {
                     let stamp = (round * num_slots as u64 + u64::from(slot.0)) * 64 + number as u64;
                     let key = (mix(stamp) >> 32) as u32;
-                    let inserted = table.insert(key, choices(number), slot, &generations);
+                    let inserted = table.insert(key, choices(number), slot, &generations, |_| false) != Inserted::Lost;
                     lost[usize::from(number >= BANDS)] += f64::from(u8::from(!inserted));
                     let mut found = false;
                     table.probe(key, choices(number), |candidate| found |= candidate == slot);

@@ -79,6 +79,8 @@ impl Decoder {
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|e| Reject::new(Reason::BadUtf8, format!("not UTF-8 at byte {}", e.valid_up_to())))?;
+        // Some programs begin a file with a byte-order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut fields = Fields::default();
         let mut json = serde_json::Deserializer::from_str(text);
         let all = (1 << NUM_FIELDS) - 1;
@@ -369,6 +371,7 @@ mod tests {
             (r#"{"url":{},"text":"t"}"#, "rejected bad_field"),
             (r#"{"url":"u","text":"t""#, "rejected not_json"),
             (r#"{"url":"u","text":"t"} x"#, "rejected not_json"),
+            ("\u{feff}{\"text\":\"t\"}", "page t"),
             (r#"["url"]"#, "rejected not_json"),
             (r#""text""#, "rejected not_json"),
             ("", "rejected not_json"),

@@ -50,7 +50,7 @@ pub fn standard_error(resemblance: f32, num_slots: usize, bits: usize) -> f32 {
 /// exact resemblance of at least 0.75 rises from 98.6 % (worst key 96.6 %) to 99.5 % (99.1 %), while of the pages with an
 /// earlier survivor at 0.85 or more 99.7 % are still dropped (99.4 %).
 pub fn cautious(estimate: f32, num_slots: usize, bits: usize) -> f32 {
-    estimate - CAUTION * standard_error(estimate, num_slots, bits)
+    (estimate - CAUTION * standard_error(estimate, num_slots, bits)).max(0.0)
 }
 
 /// Standard errors taken off an estimate.

@@ -13,6 +13,7 @@
 pub mod client;
 pub mod connect;
 pub mod feed;
+mod headers;
 pub mod link;
 mod producer;
 mod records;

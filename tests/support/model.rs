@@ -10,7 +10,7 @@ use pagesieve::sketch::{BandKey, Shape, Sketcher, bbit};
 use pagesieve::verdict::Verdict;
 use std::sync::OnceLock;
 
-pub const SHAPE: Shape = Shape { shingle_words: 5, slots: 256, bits: 2, bands: 12, rows: 5, min_shingles: 8 };
+pub const SHAPE: Shape = Shape { shingle_words: 5, slots: 512, bits: 1, bands: 12, rows: 5, min_shingles: 8 };
 pub const THRESHOLD: f32 = 0.8;
 
 /// A text of the small universe that streams are drawn from.
@@ -128,6 +128,11 @@ pub struct Seen {
     pub quota_refused: u64,
     pub late_pages: u64,
     pub short_pages: u64,
+}
+
+/// What is compared with the threshold.
+pub fn resemblance(left: &Text, right: &Text) -> f32 {
+    bbit::cautious(bbit::resemblance(&left.bits, &right.bits, SHAPE.bits), SHAPE.slots, SHAPE.bits)
 }
 
 #[derive(Debug, Clone)]
@@ -291,7 +296,7 @@ impl Model {
         own: Option<Entry>,
         exact: Option<Entry>,
     ) -> (Verdict, Option<Entry>, Option<f32>) {
-        let verify = |entry: &Entry| bbit::resemblance(&text.bits, &entry.text().bits, SHAPE.bits);
+        let verify = |entry: &Entry| resemblance(text, entry.text());
         let own_resemblance = own.as_ref().filter(|_| !text.short).map(verify);
         if own.as_ref().is_some_and(|own| own.text().digest == text.digest) {
             return (Verdict::Unchanged, own, Some(1.0));

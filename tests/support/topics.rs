@@ -4,9 +4,10 @@ use super::broker::client;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Headers, Message, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseProducer, BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -230,4 +231,34 @@ pub fn send(topic: &str, records: &[Record]) -> Vec<Origin> {
         feeder.send(topic, 0, record);
     });
     feeder.finish()
+}
+
+/// Sends a value under a header whose name need not be UTF-8, as clients in other languages can.
+pub fn send_with_header_name(topic: &str, name: &CStr, value: &[u8]) {
+    use rdkafka::bindings::{RD_KAFKA_MSG_F_COPY, rd_kafka_producev, rd_kafka_vtype_t as Kind};
+    let producer: BaseProducer = client().create().expect("a producer");
+    let topic = CString::new(topic).expect("a topic has no NUL");
+    // SAFETY: tags and arguments are as librdkafka documents them, the last one ends the list, and everything pointed
+    // to lives until the call returns, which copies it.
+    let error = unsafe {
+        rd_kafka_producev(
+            producer.client().native_ptr(),
+            Kind::RD_KAFKA_VTYPE_TOPIC,
+            topic.as_ptr(),
+            Kind::RD_KAFKA_VTYPE_PARTITION,
+            0_i32,
+            Kind::RD_KAFKA_VTYPE_MSGFLAGS,
+            RD_KAFKA_MSG_F_COPY,
+            Kind::RD_KAFKA_VTYPE_VALUE,
+            value.as_ptr(),
+            value.len(),
+            Kind::RD_KAFKA_VTYPE_HEADER,
+            name.as_ptr(),
+            name.as_ptr(),
+            1_isize,
+            Kind::RD_KAFKA_VTYPE_END,
+        )
+    };
+    assert_eq!(error, rdkafka::bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
+    producer.flush(ANSWER_WITHIN).expect("the broker takes it");
 }

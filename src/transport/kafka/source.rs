@@ -2,6 +2,7 @@
 
 use super::Partitions;
 use super::client;
+use super::headers;
 use super::link::{ConsumerEvents, Link, is_permanent};
 use crate::batch::{Delivery, Limits, ReceivedBatch};
 use crate::config::{Config, Start};
@@ -12,7 +13,7 @@ use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Message};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -232,13 +233,11 @@ impl KafkaSource {
         let number = self.partitions.number(message.topic(), message.partition());
         let source = number.ok_or_else(|| Fault::Fatal(format!("more than {} partitions", Origin::MAX_SOURCES)))?;
         let first_header = batch.headers.len();
-        if let Some(headers) = message.headers() {
-            for header in headers.iter() {
-                let name = batch.push(header.key.as_bytes());
-                let value = header.value.map(|value| batch.push(value));
-                batch.headers.push((name, value));
-            }
-        }
+        headers::for_each(message, |name, value| {
+            let name = batch.push(name.as_bytes());
+            let value = value.map(|value| batch.push(value));
+            batch.headers.push((name, value));
+        });
         let key = message.key().map(|key| batch.push(key));
         let value = message.payload().map(|value| batch.push(value));
         batch.received_at.get_or_insert_with(Instant::now);

@@ -8,6 +8,7 @@ use super::topics::{Feeder, Origin, Record, origin_of, read_all};
 use pagesieve::generate::{Generator, Kind, Settings, Truth, resemblance};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -191,14 +192,41 @@ pub fn crawl_settings(pages: u64, seed: u64) -> Settings {
     Settings { pages, seed, mean_words: 200, ..Settings::default() }
 }
 
+/// A crawl that is being fed.
+pub struct Feeding {
+    thread: JoinHandle<Crawl>,
+    release: Option<Sender<()>>,
+}
+
+impl Feeding {
+    /// Waits until all of it is in the topic.
+    pub fn finish(mut self) -> Crawl {
+        drop(self.release.take());
+        self.thread.join().expect("the crawl is fed")
+    }
+}
+
 /// Feeds a crawl into these partitions of a topic, `rate` pages a second.
-pub fn feed(topic: &str, partitions: Range<i32>, settings: Settings, rate: f64) -> JoinHandle<Crawl> {
+pub fn feed(topic: &str, partitions: Range<i32>, settings: Settings, rate: f64) -> Feeding {
+    let mut feeding = feed_most(topic, partitions, settings, rate);
+    drop(feeding.release.take());
+    feeding
+}
+
+/// The same, but the last quarter waits until the caller wants it finished.
+pub fn feed_most(topic: &str, partitions: Range<i32>, settings: Settings, rate: f64) -> Feeding {
     let topic = topic.to_owned();
-    std::thread::spawn(move || {
+    let (release, released) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let held_from = settings.pages as usize * 3 / 4;
         let started = Instant::now();
         let mut feeder = Feeder::new();
         let (mut records, mut truths) = (Vec::new(), Vec::new());
         for page in Generator::new(settings) {
+            if records.len() == held_from {
+                // An error is the release: the sender is gone.
+                let _ = released.recv();
+            }
             let due = Duration::from_secs_f64(records.len() as f64 / rate);
             std::thread::sleep(due.saturating_sub(started.elapsed()));
             let record = Record {
@@ -215,7 +243,8 @@ pub fn feed(topic: &str, partitions: Range<i32>, settings: Settings, rate: f64) 
         }
         let origins = feeder.finish();
         Crawl { sent: origins.iter().cloned().zip(records).collect(), truth: origins.into_iter().zip(truths).collect() }
-    })
+    });
+    Feeding { thread, release: Some(release) }
 }
 
 impl Crawl {
@@ -281,6 +310,7 @@ impl Crawl {
         // Where partitions overtake each other, a copy may come before its source, and a second copy may resemble
         // the source enough but not the first copy: then one more survives.
         let (least, most) = (least as f64 * 0.95, most as f64 * 1.02);
+        println!("{dropped} dropped, {least:.0} to {most:.0} expected");
         assert!((least..=most).contains(&(dropped as f64)), "{dropped} dropped, expected {least} to {most}");
     }
 }

@@ -34,13 +34,14 @@ pub struct Partitions(Arc<RwLock<Numbers>>);
 #[derive(Debug, Default)]
 struct Numbers {
     names: Vec<(Arc<str>, i32)>,
-    numbers: HashMap<(Arc<str>, i32), u16>,
+    /// By topic, then by partition, so that a look-up needs no name of its own.
+    numbers: HashMap<Arc<str>, HashMap<i32, u16>>,
 }
 
 impl Partitions {
     /// The number of a topic partition; `None` if there are more than an origin can tell apart.
     pub fn number(&self, topic: &str, partition: i32) -> Option<u16> {
-        let known = |numbers: &Numbers| numbers.numbers.get(&(Arc::from(topic), partition)).copied();
+        let known = |numbers: &Numbers| numbers.numbers.get(topic)?.get(&partition).copied();
         if let Some(number) = known(&self.0.read().expect("nobody panics with the lock")) {
             return Some(number);
         }
@@ -52,7 +53,7 @@ impl Partitions {
             u16::try_from(numbers.names.len()).ok().filter(|number| usize::from(*number) < Origin::MAX_SOURCES)?;
         let name: Arc<str> = topic.into();
         numbers.names.push((name.clone(), partition));
-        numbers.numbers.insert((name, partition), number);
+        numbers.numbers.entry(name).or_default().insert(partition, number);
         Some(number)
     }
 

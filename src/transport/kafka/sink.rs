@@ -7,7 +7,7 @@ use super::producer::{self, ATTEMPT, Refused, Reports, opaque};
 use super::records::{self, Marks};
 use super::source::SharedConsumer;
 use crate::batch::{JudgedBatch, SketchedBatch};
-use crate::config::{Config, Delivery as Guarantee, Mode, VerdictRecords};
+use crate::config::{Config, Delivery as Guarantee, Mode, Output, VerdictRecords};
 use crate::index::Origin;
 use crate::metrics::Metrics;
 use crate::page::{Reason, Reject};
@@ -43,6 +43,8 @@ struct Target<'a> {
 /// Publishes outcomes.
 pub struct KafkaSink {
     config: Config,
+    /// Of the configuration; shared, so that a page can hold it while the sink changes.
+    output: Arc<Output>,
     cluster: Cluster,
     policy: Policy,
     sketch: SketchId,
@@ -92,6 +94,7 @@ impl KafkaSink {
         Ok(Self {
             policy: Policy::new(&config.policy),
             marks: Marks { config: config.hash(), sketch: sketch.to_string() },
+            output: Arc::new(config.output.clone()),
             config,
             cluster,
             sketch,
@@ -195,7 +198,7 @@ impl KafkaSink {
         let outcome = &judged.judged[at];
         let disposition = self.policy.disposition(outcome.verdict);
         let pages = matches!(self.config.output.mode, Mode::Pages);
-        let output = self.config.output.clone();
+        let output = self.output.clone();
         let value = delivery.value.as_ref().map(|span| batch.received.bytes(span));
         let key = delivery.key.as_ref().map(|span| batch.received.bytes(span));
         let mut target = Target { topic: "", partition: None, key, timestamp_ms: delivery.timestamp_ms, headers: None };
@@ -207,7 +210,7 @@ impl KafkaSink {
                 target.topic = &output.topic;
                 target.partition = same.then_some(partition);
                 target.headers = Some(records::forwarded(judged, batch, at, tag, &self.partitions));
-                self.send(&target, value, delivery.origin)?;
+                self.send(&mut target, value, delivery.origin)?;
             }
             Disposition::DeadLetter if pages => {
                 let Some(NotJudged::Rejected(reject)) = judged.not_judged(at) else {
@@ -225,7 +228,7 @@ impl KafkaSink {
                 target.topic = &output.dead_letter_topic;
                 target.key = key.filter(|_| !bare);
                 target.headers = Some(records::dead_letter(batch, delivery, &reject, whole, bare, &self.partitions));
-                self.send(&target, kept, delivery.origin)?;
+                self.send(&mut target, kept, delivery.origin)?;
             }
             _ => {}
         }
@@ -243,7 +246,7 @@ impl KafkaSink {
             // A key that does not fit is left out; the record names the page.
             let limit = self.cluster.limit(topic);
             target.key = key.filter(|key| key.len() + bytes.len() + records::FRAMING_BYTES <= limit);
-            self.send(&target, Some(&bytes), delivery.origin)?;
+            self.send(&mut target, Some(&bytes), delivery.origin)?;
             self.scratch = bytes;
         }
         if outcome.remembered {
@@ -283,20 +286,21 @@ impl KafkaSink {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         record::encode(record, self.sketch, &mut bytes);
-        let topic = self.config.output.state_topic.clone();
-        let target = Target { topic: &topic, partition: Some(0), key: None, timestamp_ms: None, headers: None };
-        self.send(&target, Some(&bytes), origin)?;
+        let output = self.output.clone();
+        let mut target =
+            Target { topic: &output.state_topic, partition: Some(0), key: None, timestamp_ms: None, headers: None };
+        self.send(&mut target, Some(&bytes), origin)?;
         self.scratch = bytes;
         Ok(())
     }
 
-    fn send(&self, target: &Target, value: Option<&[u8]>, origin: Origin) -> Result<(), Fault> {
+    fn send(&self, target: &mut Target, value: Option<&[u8]>, origin: Origin) -> Result<(), Fault> {
         let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(target.topic, opaque(origin));
         record.partition = target.partition;
         record.key = target.key;
         record.payload = value;
         record.timestamp = target.timestamp_ms;
-        record.headers = target.headers.clone();
+        record.headers = target.headers.take();
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),

@@ -7,7 +7,7 @@ use crate::index::judge::{Judge, Judged, Sketched};
 use crate::index::names::Named;
 use crate::index::{NO_TIME, Origin};
 use crate::page::{EventTime, Reject, SkipRule};
-use crate::sketch::BandKey;
+use crate::sketch::{Shape, Sketches};
 use crate::verdict::{NotJudged, Verdict};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -61,8 +61,7 @@ pub struct ReceivedBatch {
 #[derive(Debug, Default)]
 struct Spare {
     pages: Vec<PageSketch>,
-    bands: Vec<BandKey>,
-    bits: Vec<u64>,
+    sketches: Sketches,
     names: String,
     judged: Vec<Judged>,
     canonical_names: String,
@@ -114,7 +113,7 @@ pub enum PageSketch {
     },
 }
 
-/// A sketched page; its bands and bits are in the batch, in the same place as the page.
+/// A sketched page; its bands and bits are among the batch's, in the same place as the page.
 #[derive(Debug, Clone)]
 pub struct Sketch {
     /// When it was fetched.
@@ -149,34 +148,28 @@ pub struct SketchedBatch {
     pub received: ReceivedBatch,
     /// What is known of each.
     pub pages: Vec<PageSketch>,
-    /// Band keys, `bands_per_page` for each entry of `pages`.
-    pub bands: Vec<BandKey>,
-    /// Bits, `bit_words_per_page` for each entry of `pages`.
-    pub bits: Vec<u64>,
+    /// One for each entry of `pages`.
+    pub sketches: Sketches,
     /// Ids and URLs of all pages.
     pub names: String,
-    bands_per_page: usize,
-    bit_words_per_page: usize,
+    shape: Shape,
     spare: Box<Spare>,
 }
 
 impl SketchedBatch {
     /// An empty one around what was received, with the memory of a batch before it.
-    pub fn around(mut received: ReceivedBatch, bands_per_page: usize, bit_words_per_page: usize) -> Self {
+    pub fn around(mut received: ReceivedBatch, shape: Shape) -> Self {
         let mut spare = received.spare.take().unwrap_or_default();
         let mut take = Self {
             pages: std::mem::take(&mut spare.pages),
-            bands: std::mem::take(&mut spare.bands),
-            bits: std::mem::take(&mut spare.bits),
+            sketches: std::mem::take(&mut spare.sketches),
             names: std::mem::take(&mut spare.names),
             received,
-            bands_per_page,
-            bit_words_per_page,
+            shape,
             spare,
         };
         take.pages.clear();
-        take.bands.clear();
-        take.bits.clear();
+        take.sketches.clear();
         take.names.clear();
         take
     }
@@ -201,6 +194,7 @@ impl SketchedBatch {
     pub fn sketched(&self, at: usize) -> Option<Sketched<'_>> {
         let PageSketch::Page(sketch) = &self.pages[at] else { return None };
         let row = |length: usize| at * length..(at + 1) * length;
+        let (Sketches { bands, bits, neighbours }, words) = (&self.sketches, self.shape.bit_words());
         Some(Sketched {
             origin: self.received.deliveries[at].origin,
             event_time: sketch.event_time,
@@ -209,8 +203,9 @@ impl SketchedBatch {
             digest: sketch.digest,
             short: sketch.short,
             remember: sketch.remember,
-            bands: &self.bands[row(self.bands_per_page)],
-            bits: &self.bits[row(self.bit_words_per_page)],
+            bands: &bands[row(self.shape.bands)],
+            bits: &bits[row(words)],
+            neighbours: &neighbours[row(2 * words)],
             names: self.names_of(at),
         })
     }
@@ -261,8 +256,8 @@ impl JudgedBatch {
 
     /// Gives the batch's memory back for the next one.
     pub fn recycle(self) -> Option<ReceivedBatch> {
-        let SketchedBatch { mut received, pages, bands, bits, names, mut spare, .. } = self.batch?;
-        *spare = Spare { pages, bands, bits, names, judged: self.judged, canonical_names: self.canonical_names };
+        let SketchedBatch { mut received, pages, sketches, names, mut spare, .. } = self.batch?;
+        *spare = Spare { pages, sketches, names, judged: self.judged, canonical_names: self.canonical_names };
         received.spare = Some(spare);
         Some(received)
     }

@@ -129,7 +129,7 @@ fn batch_bytes(config: &Config, index: &Plan) -> u64 {
         + size_of::<PageSketch>()
         + size_of::<Judged>()
         + config.sketch.bands * size_of::<BandKey>()
-        + index.bit_words * 8
+        + 3 * index.bit_words * 8
         + BATCH_NAMES_BYTES;
     2 * (BATCH_BYTES + config.pipeline.batch_pages * page) as u64
 }

@@ -1,23 +1,26 @@
-//! A page's text → its sketch: words ▸ shingles ▸ slots ▸ bands and bits.
+//! A page's text → its sketch: words ▸ shingles ▸ slots and bits.
 //!
 //! ```text
-//! text ─▶ words ─SipHash-1-3─▶ word hashes ─multilinear─▶ shingles ─FSS─▶ slots (64 bits each)
-//!                                   │                                      ├─▶ 12 band keys (5 slots each)
-//!                                   └─SipHash─▶ digest of all words        └─▶ 1 bit a slot, to verify with
+//! text ─▶ words ─SipHash-1-3─▶ word hashes ─multilinear─▶ shingles ─┬─FSS─▶ 64 slots ─▶ 12 band keys (5 slots each)
+//!                                   │                               └─odd sketch─▶ 512 bits, to verify with
+//!                                   └─SipHash─▶ digest of all words
 //! ```
 //!
 //! Everything is keyed: word hashes, multipliers and digest hang on one secret 128-bit key, so that
 //! nobody without it can make a page that collides with another. The sketch is a pure function of
 //! (text, settings, key).
 
-pub mod bbit;
+pub mod cpu;
 pub mod fss;
 pub mod keyed;
 pub mod minhash;
+pub mod odd;
 pub mod shingle;
+pub mod siphash;
+pub mod word_hashes;
 
 use crate::config::{Key, SketchSettings};
-use crate::page::words;
+use cpu::Cpu;
 use keyed::Keys;
 
 /// The key of one band: equal iff (but for 32-bit collisions) all the band's slots are equal.
@@ -29,16 +32,14 @@ pub struct BandKey(pub u32);
 pub struct Shape {
     /// Words in a shingle.
     pub shingle_words: usize,
-    /// Slots of a sketch.
-    pub slots: usize,
-    /// Bits kept of each slot for verification.
-    pub bits: usize,
     /// Bands.
     pub bands: usize,
     /// Slots in a band.
     pub rows: usize,
     /// Distinct shingles below which only the digest counts.
     pub min_shingles: usize,
+    /// Bytes kept of a page for verification: 32, 64, 128 or 256.
+    pub bytes: usize,
 }
 
 impl Shape {
@@ -46,17 +47,21 @@ impl Shape {
     pub fn new(settings: &SketchSettings) -> Self {
         Self {
             shingle_words: settings.shingle_words,
-            slots: settings.slots,
-            bits: usize::from(settings.bits),
             bands: settings.bands,
             rows: settings.rows,
             min_shingles: settings.min_shingles,
+            bytes: settings.bytes,
         }
     }
 
     /// 64-bit words of the bits kept for verification.
     pub fn bit_words(&self) -> usize {
-        self.slots * self.bits / 64
+        self.bytes / 8
+    }
+
+    /// Slots of Fast Similarity Sketching: as many as the bands take, rounded up to a power of two.
+    pub fn slots(&self) -> usize {
+        (self.bands * self.rows).next_power_of_two().max(64)
     }
 }
 
@@ -71,15 +76,46 @@ pub struct Summary {
     pub digest: u64,
 }
 
+/// Where sketches are appended to: each part may be one page's or a batch's.
+#[derive(Debug, Clone, Default)]
+pub struct Sketches {
+    /// [`Shape::bands`] keys a page.
+    pub bands: Vec<BandKey>,
+    /// [`Shape::bit_words`] words a page: what is remembered of it to verify with.
+    pub bits: Vec<u64>,
+    /// Twice as many: the bits at the neighbouring levels (see [`odd`]).
+    pub neighbours: Vec<u64>,
+}
+
+impl Sketches {
+    /// Empties them, keeping their memory.
+    pub fn clear(&mut self) {
+        self.bands.clear();
+        self.bits.clear();
+        self.neighbours.clear();
+    }
+
+    /// Makes them those of exactly `pages` pages: what is missing is zero.
+    pub fn resize(&mut self, pages: usize, shape: &Shape) {
+        self.bands.resize(pages * shape.bands, BandKey(0));
+        self.bits.resize(pages * shape.bit_words(), 0);
+        self.neighbours.resize(2 * pages * shape.bit_words(), 0);
+    }
+}
+
 /// Sketches texts. One per thread: it keeps its scratch space, and allocates nothing per page
 /// once that has grown to the largest page seen.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sketcher {
     shape: Shape,
+    cpu: Cpu,
     keys: Keys,
+    words: word_hashes::WordHashes,
+    digest: keyed::Digest,
     shingler: shingle::Shingler,
     slots: fss::Slots,
-    word: Vec<u8>,
+    odd: odd::OddSketch,
+    scratch: Vec<u8>,
 }
 
 impl Sketcher {
@@ -87,12 +123,22 @@ impl Sketcher {
     pub fn new(shape: Shape, key: &Key) -> Self {
         let keys = Keys::new(key, shape.shingle_words);
         Self {
-            shape,
+            cpu: Cpu::detect(),
+            words: word_hashes::WordHashes::new(keys.word_key()),
+            digest: keys.digest(),
             shingler: shingle::Shingler::new(keys.multipliers.clone()),
-            slots: fss::Slots::new(shape.slots),
+            slots: fss::Slots::new(shape.slots()),
+            odd: odd::OddSketch::new(shape.bytes),
+            shape,
             keys,
-            word: Vec::with_capacity(64),
+            scratch: Vec::with_capacity(64),
         }
+    }
+
+    /// The same, compiled for that processor: for tests and benches.
+    pub fn on(mut self, cpu: Cpu) -> Self {
+        self.cpu = cpu;
+        self
     }
 
     /// The shape of every sketch made here.
@@ -100,32 +146,41 @@ impl Sketcher {
         self.shape
     }
 
-    /// Sketches `text`, appending [`Shape::bands`] band keys to `bands` and [`Shape::bit_words`]
-    /// words to `bits`.
-    pub fn sketch(&mut self, text: &str, bands: &mut Vec<BandKey>, bits: &mut Vec<u64>) -> Summary {
-        let Self { shape, keys, shingler, slots, word } = self;
-        let mut digest = keys.digest();
-        let mut num_words = 0;
+    /// Sketches `text`, appending one page to `out`.
+    pub fn sketch(&mut self, text: &str, out: &mut Sketches) -> Summary {
+        self.cpu.run(
+            #[inline(always)]
+            || self.sketch_here(text, out),
+        )
+    }
+
+    #[inline(always)]
+    fn sketch_here(&mut self, text: &str, out: &mut Sketches) -> Summary {
+        let Self { shape, keys, words, digest, shingler, slots, odd, scratch, .. } = self;
+        digest.clear();
         shingler.clear();
         slots.clear();
-        words::for_each(text, word, |word| {
-            let hash = keys.word(word);
-            digest.write(hash);
-            num_words += 1;
-            shingler.push(hash, slots);
-        });
+        words.for_each_run(
+            text,
+            #[inline(always)]
+            |run| {
+                digest.write(run);
+                shingler.push(run, slots);
+            },
+        );
+        let num_words = digest.num_words();
         let num_distinct = shingler.finish(slots, shape.min_shingles);
         let short = num_distinct < shape.min_shingles;
         if short {
-            bands.resize(bands.len() + shape.bands, BandKey(0));
-            bits.resize(bits.len() + shape.bit_words(), 0);
-            return Summary { num_words, short, digest: keys.short_digest(text, word) };
+            out.resize(out.bands.len() / shape.bands + 1, shape);
+            return Summary { num_words, short, digest: keys.short_digest(text, scratch) };
         }
         let values = slots.values();
         for band in 0..shape.bands {
-            bands.push(keys.band(band, &values[band * shape.rows..(band + 1) * shape.rows]));
+            out.bands.push(keys.band(band, &values[band * shape.rows..(band + 1) * shape.rows]));
         }
-        bbit::pack(values, shape.bits, bits);
+        let (shingles, level) = shingler.shingles();
+        odd.pack(shingles, level, &mut out.bits, &mut out.neighbours);
         Summary { num_words, short, digest: digest.finish() }
     }
 
@@ -142,5 +197,31 @@ impl Sketcher {
     /// The keyed 16-bit hash of a host, for its quota.
     pub fn host_key(&self, host: &str) -> u16 {
         (self.keys.url(host) >> 48) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_processor_makes_the_same_sketch(
+            text in "(([a-zA-Z]{1,12}|[0-9]{1,4}|[éßЖ水東ไ]{1,9})[ ,.\n]){0,700}", wide in 0u32..4,
+        ) {
+            let shape = Shape { bytes: 32 << wide, ..Shape::new(&Config::default().sketch) };
+            let sketcher = Sketcher::new(shape, &Key::from_bytes([9; 16]));
+            let mut sketches = Cpu::all().into_iter().map(|cpu| {
+                let mut sketch = Sketches::default();
+                let summary = sketcher.clone().on(cpu).sketch(&text, &mut sketch);
+                (summary, sketch.bands, sketch.bits, sketch.neighbours)
+            });
+            let portable = sketches.next_back().expect("there is always the portable one");
+            for found in sketches {
+                prop_assert_eq!(&found, &portable);
+            }
+        }
     }
 }

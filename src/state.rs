@@ -21,13 +21,12 @@ impl SketchId {
     pub fn new(config: &Config, key: &Key) -> Self {
         let (sketch, fields) = (&config.sketch, &config.input.fields);
         let text = format!(
-            "text {TEXT_VERSION} fields {:?} {:?} {:?} shingle {} slots {} bits {} bands {} rows {} min {} key {}",
+            "text {TEXT_VERSION} fields {:?} {:?} {:?} shingle {} bytes {} bands {} rows {} min {} key {}",
             fields.url,
             fields.text,
             fields.html,
             sketch.shingle_words,
-            sketch.slots,
-            sketch.bits,
+            sketch.bytes,
             sketch.bands,
             sketch.rows,
             sketch.min_shingles,

@@ -49,7 +49,7 @@ fn judge_of(setup: &Setup, exact_cache_entries: usize) -> Judge {
         max_age_seconds: setup.max_age_seconds,
         refresh_on_match: setup.refresh_on_match,
         late: setup.late,
-        bits: SHAPE.bits,
+        bytes: SHAPE.bytes,
         exact_cache_entries,
     };
     let plan = Plan {
@@ -79,6 +79,7 @@ fn judge_page(judge: &mut Judge, delivery: &Delivery) -> Said {
         remember: delivery.page.remember,
         bands: &text.bands,
         bits: &text.bits,
+        neighbours: &text.neighbours,
         names: Named { id: id.as_deref(), url: url.as_deref() },
     };
     let mut names = String::new();
@@ -338,7 +339,7 @@ fn such_streams_meet_every_case() {
             max_pages_per_host: usize::MAX,
         };
         let mut run = Run::new(&setup);
-        let steps = prop::collection::vec(step(), 600).new_tree(&mut runner).expect("streams can be drawn").current();
+        let steps = prop::collection::vec(step(), 800).new_tree(&mut runner).expect("streams can be drawn").current();
         steps.iter().for_each(|step| run.step(step));
         (0..7).for_each(|at| verdicts[at] += run.verdicts[at]);
         aborts += run.aborts;

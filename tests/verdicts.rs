@@ -10,7 +10,8 @@ mod text;
 
 use cases::{Case, words};
 use pagesieve::config::{Config, Key};
-use pagesieve::sketch::{BandKey, Shape, Sketcher, bbit};
+use pagesieve::sketch::odd::Estimator;
+use pagesieve::sketch::{Shape, Sketcher, Sketches};
 use serde_json::{Value, json};
 use text::{Random, prose};
 
@@ -22,21 +23,21 @@ fn shape() -> Shape {
 }
 
 /// `filter`'s sketches: without a key file the key is a public one.
-fn sketch(text: &str) -> (Vec<BandKey>, Vec<u64>) {
+fn sketch(text: &str) -> Sketches {
     let mut sketcher = Sketcher::new(shape(), &Key::from_bytes(*b"pagesieve public"));
-    let (mut bands, mut bits) = (Vec::new(), Vec::new());
-    sketcher.sketch(text, &mut bands, &mut bits);
-    (bands, bits)
+    let mut sketch = Sketches::default();
+    sketcher.sketch(text, &mut sketch);
+    sketch
 }
 
 /// What is compared with the threshold.
 fn estimate(left: &str, right: &str) -> f32 {
-    let Shape { slots, bits, .. } = shape();
-    bbit::cautious(bbit::resemblance(&sketch(left).1, &sketch(right).1, bits), slots, bits)
+    let (left, right) = (sketch(left), sketch(right));
+    Estimator::new(shape().bytes).resemblance(&left.bits, &left.neighbours, &right.bits)
 }
 
 fn share_a_band(left: &str, right: &str) -> bool {
-    sketch(left).0.iter().zip(&sketch(right).0).any(|(left, right)| left == right)
+    sketch(left).bands.iter().zip(&sketch(right).bands).any(|(left, right)| left == right)
 }
 
 /// Pages of 200 words made from one another, with the resemblances that the cases below need: those estimated, not only

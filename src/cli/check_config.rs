@@ -117,9 +117,12 @@ fn curve(config: &Config, out: &mut String) {
     };
     let _ = writeln!(
         out,
-        "\nS-curve: {} bands of {} slots find candidates, {} slots of {} bit each verify them, {threshold} is the threshold\n  \
+        "\nS-curve: {} bands of {} slots find candidates, {} bytes a page verify them (here of {} shingles), {threshold} is the threshold\n  \
          true resemblance  candidate  error of estimate  {fate}",
-        shape.bands, shape.rows, shape.slots, shape.bits
+        shape.bands,
+        shape.rows,
+        shape.bytes,
+        scurve::TYPICAL_SHINGLES
     );
     for resemblance in RESEMBLANCES {
         let candidate = scurve::candidate_probability(resemblance, &shape) * 100.0;
@@ -165,8 +168,8 @@ mod tests {
     #[test]
     fn the_curve_is_printed_in_numbers() {
         for (toml, expected) in [
-            ("", "0.80    99.15 %             ±0.027   34.16 %"),
-            ("[sketch]\nbands = 14\nrows = 8", "0.80    92.35 %             ±0.027   31.82 %"),
+            ("", "0.80    99.15 %             ±0.013   49.57 %"),
+            ("[sketch]\nbands = 14\nrows = 8", "0.80    92.35 %             ±0.013   46.18 %"),
             ("[policy]\nnear_duplicate = 'tag'", "error of estimate  tagged"),
         ] {
             let config = config::parse(toml, "test", std::iter::empty()).unwrap();

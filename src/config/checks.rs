@@ -77,7 +77,6 @@ fn missing_for_run(config: &Config) -> Vec<&'static str> {
 pub(super) fn conflicts(config: &Config) -> Vec<Conflict> {
     let mut found = Conflicts::default();
     fields(config, &mut found);
-    sketch(config, &mut found);
     topics(config, &mut found);
     kafka(config, &mut found);
     if config.policy.updated == Action::Drop {
@@ -105,15 +104,6 @@ fn fields(config: &Config, found: &mut Conflicts) {
             let message = format!("must be media types, as \"text/*\", {name:?} is none");
             found.add(&["input.skip.content_types"], message);
         }
-    }
-}
-
-fn sketch(config: &Config, found: &mut Conflicts) {
-    let sketch = &config.sketch;
-    let (bands, rows, slots) = (sketch.bands, sketch.rows, sketch.slots);
-    if bands * rows > slots {
-        let keys = ["sketch.bands", "sketch.rows", "sketch.slots"];
-        found.add(&keys, format!("{bands} bands of {rows} rows take {} slots, there are {slots}", bands * rows));
     }
 }
 

@@ -141,8 +141,7 @@ impl Reader {
             sketch: SketchSettings {
                 key: self.secret("sketch.key", "sketch.key_file", Key::from_hex),
                 shingle_words: self.get("sketch.shingle_words"),
-                slots: self.get("sketch.slots"),
-                bits: self.get("sketch.bits"),
+                bytes: self.get("sketch.bytes"),
                 bands: self.get("sketch.bands"),
                 rows: self.get("sketch.rows"),
                 min_shingles: self.get("sketch.min_shingles"),

@@ -175,17 +175,15 @@ pub struct SkipRules {
     pub headers: Vec<(String, String)>,
 }
 
-/// How pages are sketched and banded. `bands * rows <= slots`.
+/// How pages are sketched and banded.
 #[derive(Debug, Clone)]
 pub struct SketchSettings {
     /// The secret key; `run` does not start without one.
     pub key: Option<Key>,
     /// Words in a shingle, 1 to 16.
     pub shingle_words: usize,
-    /// Slots of a sketch: 256, 512 or 1,024.
-    pub slots: usize,
-    /// Bits kept of a slot: 2, or 1.
-    pub bits: u8,
+    /// Bytes kept of a page for verification: 32, 64, 128 or 256.
+    pub bytes: usize,
     /// Bands, 1 to 32.
     pub bands: usize,
     /// Slots in a band, 1 to 16.

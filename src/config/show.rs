@@ -103,8 +103,7 @@ fn value(config: &Config, path: &str) -> Option<Value> {
         }
         "sketch.key" => stars(sketch.key.is_some()),
         "sketch.shingle_words" => sketch.shingle_words.into(),
-        "sketch.slots" => sketch.slots.into(),
-        "sketch.bits" => sketch.bits.into(),
+        "sketch.bytes" => sketch.bytes.into(),
         "sketch.bands" => sketch.bands.into(),
         "sketch.rows" => sketch.rows.into(),
         "sketch.min_shingles" => sketch.min_shingles.into(),

@@ -154,7 +154,7 @@ fn the_environment_wins() {
             ("PAGESIEVE__INPUT__SKIP__URL_PATTERNS", "['a{1,2}', 'b']"),
             ("PAGESIEVE__INPUT__FIELDS__URL", "/metadata/sourceURL"),
             ("PAGESIEVE__INPUT__SKIP__NON_2XX", "false"),
-            ("PAGESIEVE__SKETCH__SLOTS", "512"),
+            ("PAGESIEVE__SKETCH__BYTES", "128"),
             ("PAGESIEVE__SKETCH__KEY", HEX),
             ("PAGESIEVE__WINDOW__MAX_MEMORY", "1073741824"),
             ("PAGESIEVE__KAFKA__OPTIONS__SECURITY_PROTOCOL", "sasl_ssl"),
@@ -167,7 +167,7 @@ fn the_environment_wins() {
     assert_eq!(config.input.skip.url_patterns.len(), 2);
     assert_eq!(config.input.fields.url.0, ["metadata", "sourceURL"]);
     assert!(!config.input.skip.non_2xx);
-    assert_eq!(config.sketch.slots, 512);
+    assert_eq!(config.sketch.bytes, 128);
     assert_eq!(config.window.max_memory, 1 << 30);
     assert_eq!(config.kafka.options["security.protocol"], "sasl_ssl");
     assert_eq!(config.kafka.options["log_level"], "7");

@@ -23,7 +23,8 @@ use super::tally::Tally;
 use super::{Entry, Evicted, Index, NO_TIME, Origin, Slot};
 use crate::config::{Late, PolicySettings, Window};
 use crate::page::{EventTime, SkipRule};
-use crate::sketch::{Shape, bbit};
+use crate::sketch::Shape;
+use crate::sketch::odd::Estimator;
 use crate::verdict::Verdict;
 use lru::LruCache;
 use std::num::NonZeroUsize;
@@ -42,8 +43,8 @@ pub struct Rules {
     pub refresh_on_match: bool,
     /// What happens with pages older than the window.
     pub late: Late,
-    /// Bits kept of each slot.
-    pub bits: usize,
+    /// Bytes kept of a page for verification.
+    pub bytes: usize,
     /// Entries of the cache of hot digests; 0 = off.
     pub exact_cache_entries: usize,
 }
@@ -57,7 +58,7 @@ impl Rules {
             max_age_seconds: window.max_age.map(seconds),
             refresh_on_match: window.refresh_on_match,
             late: window.late,
-            bits: shape.bits,
+            bytes: shape.bytes,
             exact_cache_entries: window.exact_cache_entries,
         }
     }
@@ -67,6 +68,7 @@ impl Rules {
 #[derive(Debug)]
 pub struct Judge {
     rules: Rules,
+    estimator: Estimator,
     index: Index,
     clock: Clock,
     /// The clock at the end of each sealed transaction that is not committed, oldest first, and
@@ -88,6 +90,7 @@ impl Judge {
     pub fn new(rules: Rules, plan: Plan) -> Self {
         Self {
             hot: NonZeroUsize::new(rules.exact_cache_entries).map(LruCache::new),
+            estimator: Estimator::new(rules.bytes),
             rules,
             index: Index::new(plan),
             clock: Clock::default(),
@@ -343,8 +346,7 @@ impl Judge {
                 return Found { verdict: Verdict::Unchanged, canonical: Some(own), resemblance: Some(1.0) };
             }
             if !page.short {
-                let estimate = bbit::resemblance(page.bits, self.index.bits(own), self.rules.bits);
-                let resemblance = self.cautious(estimate, page);
+                let resemblance = self.estimator.resemblance(page.bits, page.neighbours, self.index.bits(own));
                 own_resemblance = Some(resemblance);
                 if resemblance >= self.rules.threshold {
                     return Found { verdict: Verdict::Updated, canonical: Some(own), resemblance: own_resemblance };
@@ -382,12 +384,11 @@ impl Judge {
             if Some(slot) == own || !self.is_live(slot) {
                 continue;
             }
-            let estimate = bbit::resemblance(page.bits, self.index.bits(slot), self.rules.bits);
-            if estimate < Tally::UNRELATED_BELOW {
+            let resemblance = self.estimator.resemblance(page.bits, page.neighbours, self.index.bits(slot));
+            if resemblance < Tally::UNRELATED_BELOW {
                 self.tally.candidates_unrelated += 1;
                 continue;
             }
-            let resemblance = self.cautious(estimate, page);
             self.tally.resemblances.push(resemblance);
             let matched = resemblance >= self.rules.threshold;
             self.tally.candidates_matched += u64::from(matched);
@@ -403,10 +404,6 @@ impl Judge {
         let (slot, resemblance) = best?;
         self.tally.near_threshold += u64::from((resemblance - self.rules.threshold).abs() <= NEAR_THRESHOLD);
         (resemblance >= self.rules.threshold).then_some((slot, resemblance))
-    }
-
-    fn cautious(&self, estimate: f32, page: &Sketched) -> f32 {
-        bbit::cautious(estimate, page.bits.len() * 64 / self.rules.bits, self.rules.bits)
     }
 
     fn canonical(&self, slot: Slot, names_text: &mut String) -> Canonical {

@@ -26,8 +26,10 @@ pub struct Sketched<'a> {
     pub remember: bool,
     /// Its band keys.
     pub bands: &'a [BandKey],
-    /// Its bits.
+    /// Its bits: what is kept of it to verify with.
     pub bits: &'a [u64],
+    /// Its bits at the neighbouring levels; see [`crate::sketch::odd`].
+    pub neighbours: &'a [u64],
     /// Its names.
     pub names: Named<'a>,
 }

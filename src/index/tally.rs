@@ -49,7 +49,7 @@ pub struct Tally {
 impl Tally {
     /// At 12 × 5 a pair below this shares a band in one of a thousand cases: what is seen here came
     /// by an equal tag.
-    pub const UNRELATED_BELOW: f32 = 0.15;
+    pub const UNRELATED_BELOW: f32 = 0.3;
 
     /// Empties everything, keeping the memory.
     pub fn clear(&mut self) {

@@ -4,8 +4,12 @@
 //! comparing; there each pair of neighbouring characters is a word, and a character that stands
 //! alone is one too. A run ends where one kind of script meets the other.
 //!
-//! [`plain`] says what a word is; [`for_each`] says the same without allocating, with a table for
-//! ASCII. A property test holds them together.
+//! [`plain`] says what a word is; [`for_each`] says the same without allocating, and so does the hot path
+//! (`sketch::word_hashes`), on the same two readers: [`scan`] finds the words of ASCII text 64 bytes at a time, [`unicode`]
+//! reads what is left. Property tests hold them together.
+
+pub mod scan;
+pub mod unicode;
 
 /// The words of `text`, written for clarity: the oracle of [`for_each`].
 pub fn plain(text: &str) -> Vec<String> {
@@ -40,85 +44,18 @@ pub fn is_unspaced(c: char) -> bool {
         | 0x20000..=0x3FFFF) // Han extensions B and on
 }
 
-/// ASCII byte → its lower-case form if alphanumeric, [`SEPARATOR`], or [`NOT_ASCII`].
-const CLASS: [u8; 256] = {
-    let mut table = [SEPARATOR; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        if b.is_ascii_alphanumeric() {
-            table[byte] = b.to_ascii_lowercase();
-        } else if !b.is_ascii() {
-            table[byte] = NOT_ASCII;
-        }
-        byte += 1;
-    }
-    table
-};
-const SEPARATOR: u8 = 0;
-const NOT_ASCII: u8 = 0xFF;
-
 /// Calls `each` with the UTF-8 bytes of every word of `text`, in order. `word` is scratch space,
 /// kept by the caller so that nothing is allocated per page.
 pub fn for_each(text: &str, word: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
-    let bytes = text.as_bytes();
-    word.clear();
-    let mut at = 0;
-    while at < bytes.len() {
-        match CLASS[usize::from(bytes[at])] {
-            SEPARATOR => {
-                if !word.is_empty() {
-                    each(word);
-                    word.clear();
-                }
-                at += 1;
-            }
-            NOT_ASCII => at = other(text, at, word, &mut each),
-            lower => {
-                word.push(lower);
-                at += 1;
-            }
+    scan::spans(text.as_bytes(), |start, end, ascii| {
+        if ascii {
+            word.clear();
+            word.extend(text.as_bytes()[start..end].iter().map(u8::to_ascii_lowercase));
+            each(word);
+        } else {
+            unicode::for_each(&text[start..end], word, &mut each);
         }
-    }
-    if !word.is_empty() {
-        each(word);
-    }
-}
-
-/// One character outside ASCII, or a whole run of an unspaced script, from byte `at`. Returns
-/// where to go on.
-#[cold]
-fn other(text: &str, at: usize, word: &mut Vec<u8>, each: &mut impl FnMut(&[u8])) -> usize {
-    let c = text[at..].chars().next().expect("`at` is before the end and on a character boundary");
-    let next = at + c.len_utf8();
-    if c.is_alphanumeric() && !is_unspaced(c) {
-        let mut utf8 = [0; 4];
-        for lower in c.to_lowercase() {
-            word.extend_from_slice(lower.encode_utf8(&mut utf8).as_bytes());
-        }
-        return next;
-    }
-    if !word.is_empty() {
-        each(word);
-        word.clear();
-    }
-    if !c.is_alphanumeric() {
-        return next;
-    }
-    let run = &text[at..];
-    let length = run.find(|c: char| !c.is_alphanumeric() || !is_unspaced(c)).unwrap_or(run.len());
-    let run = &run[..length];
-    let mut starts = run.char_indices().map(|(start, _)| start);
-    let (mut first, mut second) = (starts.next().unwrap_or(0), starts.next());
-    if second.is_none() {
-        each(run.as_bytes());
-    }
-    while let Some(middle) = second {
-        second = starts.next();
-        each(&run.as_bytes()[first..second.unwrap_or(run.len())]);
-        first = middle;
-    }
-    at + length
+    });
 }
 
 #[cfg(test)]

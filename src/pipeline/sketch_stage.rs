@@ -46,24 +46,22 @@ impl SketchStage {
     /// Sketches every record of a batch.
     pub fn run(&mut self, received: ReceivedBatch) -> SketchedBatch {
         let shape = self.sketcher.shape();
-        let mut batch = SketchedBatch::around(received, shape.bands, shape.bit_words());
+        let mut batch = SketchedBatch::around(received, shape);
         for at in 0..batch.received.deliveries.len() {
-            let (bands, bits, names) = (batch.bands.len(), batch.bits.len(), batch.names.len());
+            let names = batch.names.len();
             let page = catch_unwind(AssertUnwindSafe(|| self.page(&mut batch, at))).unwrap_or_else(|_| {
-                batch.bands.truncate(bands);
-                batch.bits.truncate(bits);
+                batch.sketches.resize(at, &shape);
                 batch.names.truncate(names);
                 rejected(Reject::new(Reason::Internal, "decoding failed in a way it should not"))
             });
             batch.pages.push(page);
-            batch.bands.resize(bands + shape.bands, crate::sketch::BandKey(0));
-            batch.bits.resize(bits + shape.bit_words(), 0);
+            batch.sketches.resize(at + 1, &shape);
         }
         batch
     }
 
     fn page(&mut self, batch: &mut SketchedBatch, at: usize) -> PageSketch {
-        let SketchedBatch { received, bands, bits, names, .. } = batch;
+        let SketchedBatch { received, sketches, names, .. } = batch;
         let delivery = &received.deliveries[at];
         let refused = self.sink_check.as_ref().and_then(|check| check(received, at));
         let Some(value) = &delivery.value else {
@@ -93,7 +91,7 @@ impl SketchStage {
         };
         let Page { url, id, text, event_time } = page;
         let kept = keep(names, Named { id: id.as_deref(), url: url.as_deref() });
-        let summary = self.sketcher.sketch(&text, bands, bits);
+        let summary = self.sketcher.sketch(&text, sketches);
         if summary.num_words == 0 {
             return PageSketch::Not(NotJudged::Skipped(SkipRule::NoWords), kept);
         }

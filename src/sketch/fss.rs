@@ -52,6 +52,7 @@ impl Slots {
     }
 
     /// Offers every shingle in round `round`. Rounds may run in parts and in any order.
+    #[inline(always)]
     pub fn round(&mut self, round: u32, shingles: &[u64]) {
         let num_slots = self.values.len();
         let slot_shift = 64 - num_slots.trailing_zeros();

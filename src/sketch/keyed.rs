@@ -4,15 +4,15 @@
 //! has a key of its own, derived by hashing a label under the user's.
 
 use super::BandKey;
+use super::siphash::State;
 use crate::config::Key;
 use siphasher::sip::SipHasher13;
-use std::hash::Hasher;
 
 /// The derived keys.
 #[derive(Clone)]
 pub struct Keys {
-    word: SipHasher13,
-    digest: SipHasher13,
+    word: [u64; 2],
+    digest: [[u64; 2]; 2],
     short: SipHasher13,
     url: SipHasher13,
     /// Secret odd multipliers, one for each word of a shingle.
@@ -31,10 +31,11 @@ impl Keys {
     pub fn new(key: &Key, shingle_words: usize) -> Self {
         let root = SipHasher13::new_with_key(key.bytes());
         let derive = |label: &str, number: usize| root.hash(format!("pagesieve {label} {number}").as_bytes());
+        let pair = |label: &str| [derive(label, 0), derive(label, 1)];
         let hasher = |label: &str| SipHasher13::new_with_keys(derive(label, 0), derive(label, 1));
         Self {
-            word: hasher("word"),
-            digest: hasher("digest"),
+            word: pair("word"),
+            digest: [pair("digest lane"), pair("digest")],
             short: hasher("short page"),
             url: hasher("url"),
             multipliers: (0..shingle_words).map(|place| derive("multiplier", place) | 1).collect(),
@@ -42,10 +43,14 @@ impl Keys {
         }
     }
 
-    /// The hash of one lower-cased word.
-    #[inline]
+    /// The hash of one lower-cased word: the definition; [`super::word_hashes`] does several at once.
     pub fn word(&self, word: &[u8]) -> u64 {
-        self.word.hash(word)
+        SipHasher13::new_with_keys(self.word[0], self.word[1]).hash(word)
+    }
+
+    /// The key of word hashes.
+    pub fn word_key(&self) -> [u64; 2] {
+        self.word
     }
 
     /// The hash of a normalised URL or a host.
@@ -55,7 +60,7 @@ impl Keys {
 
     /// Starts the digest over a page's word hashes.
     pub fn digest(&self) -> Digest {
-        Digest(self.digest)
+        Digest::new(self.digest)
     }
 
     /// The digest of a short page: its text with white space (NULs too) collapsed and nothing else
@@ -76,20 +81,68 @@ impl Keys {
     }
 }
 
+/// Hashes that the words of a page are dealt to for its digest.
+const LANES: usize = 8;
+
 /// The digest of a sequence of word hashes.
+///
+/// The words are dealt to eight hashes in turn, the last deal filled up with zeros; the digest is the hash of those and
+/// of the number of words. One hash would wait for itself at every word.
 #[derive(Clone)]
-pub struct Digest(SipHasher13);
+pub struct Digest {
+    keys: [[u64; 2]; 2],
+    lanes: State<LANES>,
+    /// Words that wait for a full deal.
+    waiting: [u64; LANES],
+    num_words: u64,
+}
 
 impl Digest {
-    /// Adds the next word.
-    #[inline]
-    pub fn write(&mut self, word_hash: u64) {
-        self.0.write_u64(word_hash);
+    fn new(keys: [[u64; 2]; 2]) -> Self {
+        Self { keys, lanes: State::new(keys[0]), waiting: [0; LANES], num_words: 0 }
+    }
+
+    /// Forgets the page before.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        *self = Self::new(self.keys);
+    }
+
+    /// Adds the next words.
+    #[inline(always)]
+    pub fn write(&mut self, word_hashes: &[u64]) {
+        let held = self.num_words as usize % LANES;
+        self.num_words += word_hashes.len() as u64;
+        let (first, rest) = word_hashes.split_at(word_hashes.len().min((LANES - held) % LANES));
+        self.waiting[held..held + first.len()].copy_from_slice(first);
+        if held > 0 && held + first.len() == LANES {
+            self.lanes.absorb(&self.waiting);
+        }
+        let (deals, rest) = rest.as_chunks::<LANES>();
+        for deal in deals {
+            self.lanes.absorb(deal);
+        }
+        self.waiting[..rest.len()].copy_from_slice(rest);
+    }
+
+    /// Words so far.
+    pub fn num_words(&self) -> u64 {
+        self.num_words
     }
 
     /// The digest of the words so far.
     pub fn finish(&self) -> u64 {
-        self.0.finish()
+        let mut lanes = self.lanes;
+        let held = self.num_words as usize % LANES;
+        if held > 0 {
+            let mut last = [0; LANES];
+            last[..held].copy_from_slice(&self.waiting[..held]);
+            lanes.absorb(&last);
+        }
+        let mut bytes = [0; 8 * (LANES + 1)];
+        let words = lanes.finish().into_iter().chain([self.num_words]);
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+        SipHasher13::new_with_keys(self.keys[1][0], self.keys[1][1]).hash(&bytes)
     }
 }
 
@@ -131,6 +184,30 @@ mod tests {
         assert_ne!(digest("Page not found"), digest("page not found"));
         assert_ne!(digest("Page not found"), digest("Page not found!"));
         assert_ne!(digest("ab c"), digest("a bc"));
+    }
+
+    #[test]
+    fn a_digest_is_of_the_words_in_order_however_they_come() {
+        let keys = keys("00112233445566778899aabbccddeeff");
+        let words: Vec<u64> = (0..50).map(mix).collect();
+        let digest = |words: &[u64], run: usize| {
+            let mut digest = keys.digest();
+            words.chunks(run).for_each(|run| digest.write(run));
+            digest.finish()
+        };
+        let mut seen = std::collections::HashSet::new();
+        for length in 0..50 {
+            let whole = digest(&words[..length], 50);
+            assert!(seen.insert(whole), "{length} words");
+            for run in 1..20 {
+                assert_eq!(digest(&words[..length], run), whole, "{length} words in runs of {run}");
+            }
+        }
+        let mut swapped = words.clone();
+        swapped.swap(3, 11);
+        assert_ne!(digest(&swapped, 50), digest(&words, 50));
+        let padded = [&words[..9], &[0]].concat();
+        assert_ne!(digest(&padded, 50), digest(&words[..9], 50));
     }
 
     #[test]

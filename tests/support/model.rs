@@ -6,11 +6,12 @@ use lru::LruCache;
 use pagesieve::config::{Key, Late};
 use pagesieve::index::{Evicted, NO_TIME, Origin};
 use pagesieve::page::{EventTime, SkipRule};
-use pagesieve::sketch::{BandKey, Shape, Sketcher, bbit};
+use pagesieve::sketch::odd::Estimator;
+use pagesieve::sketch::{BandKey, Shape, Sketcher, Sketches};
 use pagesieve::verdict::Verdict;
 use std::sync::OnceLock;
 
-pub const SHAPE: Shape = Shape { shingle_words: 5, slots: 512, bits: 1, bands: 12, rows: 5, min_shingles: 8 };
+pub const SHAPE: Shape = Shape { shingle_words: 5, bands: 12, rows: 5, min_shingles: 8, bytes: 64 };
 pub const THRESHOLD: f32 = 0.8;
 
 /// A text of the small universe that streams are drawn from.
@@ -19,6 +20,7 @@ pub struct Text {
     pub short: bool,
     pub bands: Vec<BandKey>,
     pub bits: Vec<u64>,
+    pub neighbours: Vec<u64>,
 }
 
 pub const BASES: usize = 4;
@@ -44,9 +46,10 @@ pub fn universe() -> &'static [Text] {
         }
         texts.extend(SHORTS.map(str::to_owned));
         let mut sketch = |text: &String| {
-            let (mut bands, mut bits) = (Vec::new(), Vec::new());
-            let summary = sketcher.sketch(text, &mut bands, &mut bits);
-            Text { digest: summary.digest, short: summary.short, bands, bits }
+            let mut sketch = Sketches::default();
+            let summary = sketcher.sketch(text, &mut sketch);
+            let Sketches { bands, bits, neighbours } = sketch;
+            Text { digest: summary.digest, short: summary.short, bands, bits, neighbours }
         };
         texts.iter().map(&mut sketch).collect()
     })
@@ -132,7 +135,7 @@ pub struct Seen {
 
 /// What is compared with the threshold.
 pub fn resemblance(left: &Text, right: &Text) -> f32 {
-    bbit::cautious(bbit::resemblance(&left.bits, &right.bits, SHAPE.bits), SHAPE.slots, SHAPE.bits)
+    Estimator::new(SHAPE.bytes).resemblance(&left.bits, &left.neighbours, &right.bits)
 }
 
 #[derive(Debug, Clone)]

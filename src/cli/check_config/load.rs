@@ -325,7 +325,7 @@ mod tests {
             let (_, found) = outlook(toml, LOAD);
             assert_eq!([found.out_bytes[0], found.out_bytes[2]].map(f64::round), [pages, verdicts], "{toml}");
         }
-        let wide = outlook("[sketch]\nslots = 1024", LOAD).1;
+        let wide = outlook("[sketch]\nbytes = 128", LOAD).1;
         assert_eq!(wide.state_record_bytes, 250.0 + 64.0);
     }
 

@@ -94,10 +94,8 @@ keys! {
         "File with the secret key, made by `pagesieve keygen`; all members of a group share it.";
     "sketch.shingle_words" = "5", Integer(1, 16), "words", Sketch:
         "Consecutive words in a shingle; more make the comparison stricter.";
-    "sketch.slots" = "512", IntegerOf(&[256, 512, 1024]), "slots", Sketch:
-        "Width of a sketch: more slots estimate better; slots × bits / 8 bytes a page.";
-    "sketch.bits" = "1", IntegerOf(&[1, 2]), "bits per slot", Sketch:
-        "Bits kept of each slot; at equal memory more slots of 1 bit estimate better than fewer of 2.";
+    "sketch.bytes" = "64", IntegerOf(&[32, 64, 128, 256]), "bytes", Sketch:
+        "Kept of each page to verify candidates with: twice as much nearly halves the error of a resemblance.";
     "sketch.bands" = "12", Integer(1, 32), "bands", Sketch:
         "Chances to become a candidate: more find more pairs and cost memory per page.";
     "sketch.rows" = "5", Integer(1, 16), "slots per band", Sketch:

@@ -44,14 +44,10 @@ fn single_mistakes() {
             "[window]\nmax_share_per_host = 0",
             "f.toml:2:1: window.max_share_per_host: must be a number above 0, up to 1, is 0",
         ),
-        ("[sketch]\nslots = 300", "f.toml:2:1: sketch.slots: must be 256, 512 or 1024, is 300"),
+        ("[sketch]\nbytes = 300", "f.toml:2:1: sketch.bytes: must be 32, 64, 128 or 256, is 300"),
         (
-            "[sketch]\nslots = 99999999999999999999",
-            "f.toml:2:1: sketch.slots: must be 256, 512 or 1024, is \"a number out of range\"",
-        ),
-        (
-            "[sketch]\nslots = 256\nbands = 32\nrows = 16",
-            "f.toml:3:1: sketch.bands: 32 bands of 16 rows take 512 slots, there are 256",
+            "[sketch]\nbytes = 99999999999999999999",
+            "f.toml:2:1: sketch.bytes: must be 32, 64, 128 or 256, is \"a number out of range\"",
         ),
         (
             "[input]\ntopics = 'a'",
@@ -134,7 +130,7 @@ fn single_mistakes() {
 
 #[test]
 fn all_mistakes_at_once_in_the_order_of_the_file() {
-    let text = "[sketch]\nslots = 300\nbands = 30\nrows = 16\n[policy]\nthreshold = = 1\nunchangd = 'tag'\n[kafka.options]\nacks = 1\n";
+    let text = "[sketch]\nbytes = 300\nbands = 30\nrows = 16\n[policy]\nthreshold = = 1\nunchangd = 'tag'\n[kafka.options]\nacks = 1\n";
     let overrides = [
         ("PAGESIEVE__POLICY__TRESHOLD", "1"),
         ("PAGESIEVE__ADMIN__LISTEN", "here"),
@@ -143,8 +139,7 @@ fn all_mistakes_at_once_in_the_order_of_the_file() {
         ("UNRELATED__POLICY__X", "1"),
     ];
     let expected = [
-        // Bands, rows and slots are not compared: one of them is wrong in itself.
-        ("f.toml:2:1: sketch.slots: must be", "300"),
+        ("f.toml:2:1: sketch.bytes: must be", "300"),
         ("f.toml:6:13: extra `=`", ""),
         ("f.toml:7:1: policy.unchangd: unknown key, the nearest is policy.unchanged", ""),
         ("f.toml:9:1: kafka.options.acks: may not be set", ""),

@@ -13,6 +13,7 @@ pub mod admin;
 pub mod batch;
 pub mod cli;
 pub mod config;
+pub mod cpu;
 pub mod daemon;
 pub mod evaluate;
 

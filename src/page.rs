@@ -28,7 +28,7 @@ pub struct Page<'a> {
     /// The producer's own name for the page, if it has one.
     pub id: Option<Cow<'a, str>>,
     /// The text whose words are compared.
-    pub text: Cow<'a, str>,
+    pub text: &'a str,
     /// When the page was fetched.
     pub event_time: EventTime,
 }

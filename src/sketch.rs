@@ -10,7 +10,6 @@
 //! nobody without it can make a page that collides with another. The sketch is a pure function of
 //! (text, settings, key).
 
-pub mod cpu;
 pub mod fss;
 pub mod keyed;
 pub mod minhash;
@@ -20,7 +19,7 @@ pub mod siphash;
 pub mod word_hashes;
 
 use crate::config::{Key, SketchSettings};
-use cpu::Cpu;
+use crate::cpu::Cpu;
 use keyed::Keys;
 
 /// The key of one band: equal iff (but for 32-bit collisions) all the band's slots are equal.
@@ -156,11 +155,12 @@ impl Sketcher {
 
     #[inline(always)]
     fn sketch_here(&mut self, text: &str, out: &mut Sketches) -> Summary {
-        let Self { shape, keys, words, digest, shingler, slots, odd, scratch, .. } = self;
+        let Self { shape, cpu, keys, words, digest, shingler, slots, odd, scratch, .. } = self;
         digest.clear();
         shingler.clear();
         slots.clear();
         words.for_each_run(
+            *cpu,
             text,
             #[inline(always)]
             |run| {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 /// Module → what it may use of the crate, itself left out. The core knows neither I/O nor metrics.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &[]),
-    ("page", &["config"]),
-    ("sketch", &["page", "config"]),
+    ("cpu", &[]),
+    ("page", &["config", "cpu"]),
+    ("sketch", &["page", "config", "cpu"]),
     ("verdict", &["page", "config"]),
     ("index", &["sketch", "page", "config", "verdict"]),
     ("batch", &["index", "sketch", "page", "verdict"]),

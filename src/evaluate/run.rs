@@ -280,13 +280,14 @@ impl<'s> PageReader<'s> {
             num_shingles: 0,
         };
         let mut set = Vec::new();
-        match self.decoder.decode(line) {
+        let mut scratch = String::new();
+        match self.decoder.decode(line, &mut scratch) {
             Decoded::Page(page) => {
-                let text = exact::Shingled::of(&page.text, self.settings.shape.shingle_words);
+                let text = exact::Shingled::of(page.text, self.settings.shape.shingle_words);
                 facts.judged = text.num_words > 0;
                 facts.num_words = text.num_words;
                 facts.words_hash = text.words_hash;
-                facts.text_hash = collapsed_hash(&page.text);
+                facts.text_hash = collapsed_hash(page.text);
                 facts.num_shingles = text.set.len();
                 facts.url = page.url.map(|url| url.into_owned());
                 facts.url_key =

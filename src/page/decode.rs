@@ -3,9 +3,11 @@
 //! Only the mapped fields are kept, borrowed where they hold no escapes; the rest is checked for
 //! syntax and passed over. Work is linear in the bytes and depth is bounded.
 
+mod fields;
+
 use super::{Decoded, EventTime, Names, Page, Reason, Reject, SkipRule, html, time};
 use crate::config::{FieldPath, Input};
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use fields::{Fields, Scalar};
 use std::borrow::Cow;
 
 /// First byte of a value framed for a schema registry: magic, then a 4-byte schema number.
@@ -29,21 +31,6 @@ pub struct Decoder {
     input: Input,
 }
 
-/// A scalar of a mapped field.
-#[derive(Debug, Clone, PartialEq, Default)]
-enum Scalar<'a> {
-    #[default]
-    Absent,
-    Null,
-    Text(Cow<'a, str>),
-    Integer(i64),
-    Number(f64),
-    /// An object, an array or a boolean.
-    Other,
-}
-
-type Fields<'a> = [Scalar<'a>; NUM_FIELDS];
-
 impl Decoder {
     /// A decoder for this mapping and these rules.
     pub fn new(input: &Input) -> Self {
@@ -60,10 +47,10 @@ impl Decoder {
             .then_some(SkipRule::Header)
     }
 
-    /// Decodes one record.
-    pub fn decode<'a>(&self, bytes: &'a [u8]) -> Decoded<'a> {
+    /// Decodes one record. `scratch` takes a text that has to be made: without its escapes, or of markup.
+    pub fn decode<'a>(&self, bytes: &'a [u8], scratch: &'a mut String) -> Decoded<'a> {
         match self.fields(bytes) {
-            Ok(fields) => self.page(fields).unwrap_or_else(Decoded::Rejected),
+            Ok(fields) => self.page(fields, scratch).unwrap_or_else(Decoded::Rejected),
             Err(reject) => Decoded::Rejected(reject),
         }
     }
@@ -77,25 +64,16 @@ impl Decoder {
             let schema = u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
             return Err(Reject::new(Reason::SchemaRegistry, format!("framed for a schema registry, schema {schema}")));
         }
-        let text = std::str::from_utf8(bytes)
-            .map_err(|e| Reject::new(Reason::BadUtf8, format!("not UTF-8 at byte {}", e.valid_up_to())))?;
+        let text = simdutf8::basic::from_utf8(bytes).map_err(|_| {
+            let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+            Reject::new(Reason::BadUtf8, format!("not UTF-8 at byte {valid}"))
+        })?;
         // Some programs begin a file with a byte-order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut fields = Fields::default();
-        let mut json = serde_json::Deserializer::from_str(text);
-        let all = (1 << NUM_FIELDS) - 1;
-        Mapped { paths: &self.paths, active: all, depth: 0, fields: &mut fields }
-            .deserialize(&mut json)
-            .and_then(|()| json.end())
-            .map_err(|error| {
-                let message = error.to_string();
-                let reason = if message.starts_with("recursion limit") { Reason::Nesting } else { Reason::NotJson };
-                Reject::new(reason, message)
-            })?;
-        Ok(fields)
+        fields::read(text, &self.paths)
     }
 
-    fn page<'a>(&self, mut fields: Fields<'a>) -> Result<Decoded<'a>, Reject> {
+    fn page<'a>(&self, mut fields: Fields<'a>, scratch: &'a mut String) -> Result<Decoded<'a>, Reject> {
         let mut take = |field: usize| std::mem::take(&mut fields[field]);
         let names = Names { url: name(take(URL), "url")?, id: name(take(ID), "id")? };
         let (text, html) = (take(TEXT), take(HTML));
@@ -103,26 +81,33 @@ impl Decoder {
         if let Some(rule) = self.rule(&status, &content_type, names.url.as_deref())? {
             return Ok(Decoded::Skipped { rule, names });
         }
+        scratch.clear();
         let text = match (text, html) {
-            (Scalar::Text(text), _) if !text.is_empty() => text,
-            (Scalar::Text(_) | Scalar::Null | Scalar::Absent, Scalar::Text(html)) if !html.is_empty() => {
-                let mut text = String::new();
-                if !html::strip(&html, &mut text) {
-                    return Err(Reject::new(Reason::Nesting, "the markup has too many open elements or attributes"));
-                }
-                Cow::Owned(text)
+            (Scalar::Plain(text), _) if !text.is_empty() => text,
+            (Scalar::Escaped(raw), _) => {
+                fields::unescape(raw, scratch);
+                &*scratch
+            }
+            (Scalar::Plain(_) | Scalar::Null | Scalar::Absent, Scalar::Plain(html)) if !html.is_empty() => {
+                markup(html, scratch)?
+            }
+            (Scalar::Plain(_) | Scalar::Null | Scalar::Absent, Scalar::Escaped(raw)) => {
+                let mut html = String::new();
+                fields::unescape(raw, &mut html);
+                markup(&html, scratch)?
             }
             (Scalar::Absent, Scalar::Absent) => {
                 return Err(Reject::new(Reason::NoText, "neither the text nor the html field is there"));
             }
-            (Scalar::Text(_) | Scalar::Null | Scalar::Absent, Scalar::Text(_) | Scalar::Null | Scalar::Absent) => {
+            (Scalar::Plain(_) | Scalar::Null | Scalar::Absent, Scalar::Plain(_) | Scalar::Null | Scalar::Absent) => {
                 return Ok(Decoded::Skipped { rule: SkipRule::NoBody, names });
             }
             _ => return Err(Reject::new(Reason::NoText, "the text field is not a string")),
         };
         let event_time = match fetched_at {
             Scalar::Absent | Scalar::Null => EventTime::Absent,
-            Scalar::Text(text) => time::parse(&text).map_or(EventTime::Unreadable, EventTime::At),
+            Scalar::Plain(text) => time::parse(text).map_or(EventTime::Unreadable, EventTime::At),
+            Scalar::Escaped(raw) => time::parse(&fields::unescaped(raw)).map_or(EventTime::Unreadable, EventTime::At),
             Scalar::Integer(number) => time::from_number(number as f64).map_or(EventTime::Unreadable, EventTime::At),
             Scalar::Number(number) => time::from_number(number).map_or(EventTime::Unreadable, EventTime::At),
             Scalar::Other => EventTime::Unreadable,
@@ -137,19 +122,20 @@ impl Decoder {
             Scalar::Absent | Scalar::Null => None,
             Scalar::Integer(code) => Some(*code),
             Scalar::Number(code) => Some(*code as i64),
-            Scalar::Text(line) => Some(
+            Scalar::Plain(line) => Some(
                 line.split_whitespace()
                     .find_map(|part| part.parse().ok())
                     .ok_or_else(|| Reject::new(Reason::BadField, "status is not a number"))?,
             ),
-            Scalar::Other => return Err(Reject::new(Reason::BadField, "status is not a number")),
+            Scalar::Escaped(_) | Scalar::Other => return Err(Reject::new(Reason::BadField, "status is not a number")),
         };
         if skip.non_2xx && code.is_some_and(|code| !(200..300).contains(&code)) {
             return Ok(Some(SkipRule::Status));
         }
         match content_type {
             Scalar::Absent | Scalar::Null => {}
-            Scalar::Text(given) => {
+            Scalar::Plain(_) | Scalar::Escaped(_) => {
+                let given = content_type.text().unwrap_or_default();
                 let essence = given.split(';').next().unwrap_or_default().trim();
                 if !essence.is_empty() && !skip.content_types.iter().any(|known| type_matches(known, essence)) {
                     return Ok(Some(SkipRule::ContentType));
@@ -160,6 +146,14 @@ impl Decoder {
         let listed = url.is_some_and(|url| skip.url_patterns.iter().any(|pattern| pattern.is_match(url)));
         Ok(listed.then_some(SkipRule::UrlPattern))
     }
+}
+
+/// The text of a page's markup.
+fn markup<'a>(html: &str, scratch: &'a mut String) -> Result<&'a str, Reject> {
+    if !html::strip(html, scratch) {
+        return Err(Reject::new(Reason::Nesting, "the markup has too many open elements or attributes"));
+    }
+    Ok(scratch)
 }
 
 /// Does `given` (`text/html`) match `known` (`text/*`, `text/html`)? Case does not count.
@@ -174,161 +168,11 @@ fn type_matches(known: &str, given: &str) -> bool {
 fn name<'a>(scalar: Scalar<'a>, field: &str) -> Result<Option<Cow<'a, str>>, Reject> {
     match scalar {
         Scalar::Absent | Scalar::Null => Ok(None),
-        Scalar::Text(text) => Ok(Some(text)),
+        Scalar::Plain(text) => Ok(Some(Cow::Borrowed(text))),
+        Scalar::Escaped(raw) => Ok(Some(Cow::Owned(fields::unescaped(raw)))),
         Scalar::Integer(number) => Ok(Some(Cow::Owned(number.to_string()))),
         Scalar::Number(number) => Ok(Some(Cow::Owned(number.to_string()))),
         Scalar::Other => Err(Reject::new(Reason::BadField, format!("{field} is not a string"))),
-    }
-}
-
-/// One JSON value, `depth` levels down, where the fields of the bit set `active` may lie.
-struct Mapped<'m, 'de> {
-    paths: &'m [FieldPath; NUM_FIELDS],
-    active: u8,
-    depth: usize,
-    fields: &'m mut Fields<'de>,
-}
-
-impl<'de> Mapped<'_, 'de> {
-    /// Records a scalar for every active field whose path ends here.
-    fn keep<E: serde::de::Error>(self, scalar: Scalar<'de>) -> Result<(), E> {
-        if self.depth == 0 {
-            return Err(E::custom("not a JSON object"));
-        }
-        for field in 0..NUM_FIELDS {
-            if self.active & (1 << field) != 0 && self.paths[field].0.len() == self.depth {
-                self.fields[field] = scalar.clone();
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Mapped<'_, 'de> {
-    type Value = ();
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Mapped<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("a JSON object")
-    }
-    fn visit_borrowed_str<E: serde::de::Error>(self, text: &'de str) -> Result<(), E> {
-        self.keep(Scalar::Text(Cow::Borrowed(text)))
-    }
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        self.keep(Scalar::Text(Cow::Owned(text.to_owned())))
-    }
-    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<(), E> {
-        self.keep(Scalar::Text(Cow::Owned(text)))
-    }
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<(), E> {
-        self.keep(Scalar::Integer(number))
-    }
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
-        self.keep(i64::try_from(number).map_or(Scalar::Number(number as f64), Scalar::Integer))
-    }
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
-        self.keep(Scalar::Number(number))
-    }
-    fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
-        self.keep(Scalar::Other)
-    }
-    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        self.keep(Scalar::Null)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Passed)?.is_some() {}
-        self.keep(Scalar::Other)
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(active) =
-            map.next_key_seed(Member { paths: self.paths, active: self.active, depth: self.depth })?
-        {
-            if active == 0 {
-                map.next_value_seed(Passed)?;
-            } else {
-                let inner = Mapped { paths: self.paths, active, depth: self.depth + 1, fields: self.fields };
-                map.next_value_seed(inner)?;
-            }
-        }
-        if self.depth > 0 { self.keep(Scalar::Other) } else { Ok(()) }
-    }
-}
-
-/// A member's name → which of the active fields it leads to.
-struct Member<'m> {
-    paths: &'m [FieldPath; NUM_FIELDS],
-    active: u8,
-    depth: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Member<'_> {
-    type Value = u8;
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<u8, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Member<'_> {
-    type Value = u8;
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("a member name")
-    }
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<u8, E> {
-        let leads = |field: &usize| {
-            self.active & (1 << field) != 0 && self.paths[*field].0.get(self.depth).is_some_and(|part| part == name)
-        };
-        Ok((0..NUM_FIELDS).filter(leads).fold(0, |active, field| active | 1 << field))
-    }
-}
-
-/// A value that is only checked: unlike `IgnoredAny` it counts towards the depth limit.
-struct Passed;
-
-impl<'de> DeserializeSeed<'de> for Passed {
-    type Value = ();
-    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Passed {
-    type Value = ();
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("any value")
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Passed)?.is_some() {}
-        Ok(())
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_key_seed(Passed)?.is_some() {
-            map.next_value_seed(Passed)?;
-        }
-        Ok(())
     }
 }
 
@@ -339,7 +183,7 @@ mod tests {
 
     fn outcome(bytes: &[u8]) -> String {
         let config = Config::default();
-        match Decoder::new(&config.input).decode(bytes) {
+        match Decoder::new(&config.input).decode(bytes, &mut String::new()) {
             Decoded::Page(page) => format!("page {}", page.text),
             Decoded::Skipped { rule, .. } => format!("skipped {}", rule.name()),
             Decoded::Rejected(reject) => format!("rejected {}", reject.reason.name()),
@@ -353,6 +197,13 @@ mod tests {
             (r#"{"url":"u","text":"hello"}"#, "page hello"),
             (r#"{"url":"u","text":"a\nb\u00e9"}"#, "page a\nbé"),
             (r#"{"text":"no address"}"#, "page no address"),
+            (r#"{"text":"\ud83d\ude00 \ud83d!"}"#, "page \u{1F600} \u{FFFD}!"),
+            (r#"{"te\u0078t":"an escape in a name"}"#, "page an escape in a name"),
+            (r#"{"text":"first","text":"the last one counts"}"#, "page the last one counts"),
+            (r#"{"text":"\x"}"#, "rejected not_json"),
+            ("{\"text\":\"a\nb\"}", "rejected not_json"),
+            (r#"{"text":"t","x":{"a":[1,2,{"b":"}]"}]}}"#, "page t"),
+            (r#"{"text":"t","x":{"a":[1,2}}"#, "rejected not_json"),
             (r#"{"url":"u","html":"<p>hi</p>"}"#, "page \nhi\n"),
             (r#"{"url":"u","text":"","html":"<p>hi</p>"}"#, "page \nhi\n"),
             (r#"{"url":"u","text":"t","html":"<p>h</p>"}"#, "page t"),
@@ -392,16 +243,19 @@ mod tests {
         config.input.max_page_bytes = 100;
         let decoder = Decoder::new(&config.input);
         let record = br#"{"markdown":"words","metadata":{"x":[1,{"y":null}],"sourceURL":"u"},"url":"other"}"#;
-        let Decoded::Page(page) = decoder.decode(record) else { panic!("a page") };
-        assert_eq!((page.url.as_deref(), &*page.text), (Some("u"), "words"));
-        let Decoded::Rejected(reject) = decoder.decode(&[b' '; 101]) else { panic!("a reject") };
+        let mut scratch = String::new();
+        let Decoded::Page(page) = decoder.decode(record, &mut scratch) else { panic!("a page") };
+        assert_eq!((page.url.as_deref(), page.text), (Some("u"), "words"));
+        let Decoded::Rejected(reject) = decoder.decode(&[b' '; 101], &mut String::new()) else { panic!("a reject") };
         assert_eq!(reject.reason, Reason::TooLarge);
     }
 
     #[test]
     fn an_error_names_the_byte_and_never_the_text() {
         let config = Config::default();
-        let Decoded::Rejected(reject) = Decoder::new(&config.input).decode(br#"{"text":"secret" oops"#) else {
+        let mut scratch = String::new();
+        let decoder = Decoder::new(&config.input);
+        let Decoded::Rejected(reject) = decoder.decode(br#"{"text":"secret" oops"#, &mut scratch) else {
             panic!("a reject")
         };
         assert!(reject.detail.contains("column 18"), "{}", reject.detail);

@@ -11,6 +11,8 @@
 pub mod scan;
 pub mod unicode;
 
+use crate::cpu::Cpu;
+
 /// The words of `text`, written for clarity: the oracle of [`for_each`].
 pub fn plain(text: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -47,7 +49,7 @@ pub fn is_unspaced(c: char) -> bool {
 /// Calls `each` with the UTF-8 bytes of every word of `text`, in order. `word` is scratch space,
 /// kept by the caller so that nothing is allocated per page.
 pub fn for_each(text: &str, word: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
-    scan::spans(text.as_bytes(), |start, end, ascii| {
+    scan::spans(Cpu::Portable, text.as_bytes(), |start, end, ascii| {
         if ascii {
             word.clear();
             word.extend(text.as_bytes()[start..end].iter().map(u8::to_ascii_lowercase));

@@ -19,6 +19,8 @@ pub const REMEMBER_HEADER: &str = "pagesieve-remember";
 pub struct SketchStage {
     decoder: Arc<Decoder>,
     sketcher: Sketcher,
+    /// Text of the page at hand, where it is not a stretch of the record.
+    text: String,
     sink_check: Option<Arc<SinkCheck>>,
     /// Event times later than this many milliseconds after the record's own timestamp cannot be right.
     timestamps_bound: Option<i64>,
@@ -27,7 +29,7 @@ pub struct SketchStage {
 impl SketchStage {
     /// A stage that decodes and sketches as these say.
     pub fn new(decoder: Decoder, sketcher: Sketcher) -> Self {
-        Self { decoder: Arc::new(decoder), sketcher, sink_check: None, timestamps_bound: None }
+        Self { decoder: Arc::new(decoder), sketcher, text: String::new(), sink_check: None, timestamps_bound: None }
     }
 
     /// Rejects what the sink would refuse, before it is judged.
@@ -79,7 +81,7 @@ impl SketchStage {
             let skipped = PageSketch::Not(NotJudged::Skipped(rule), PageNames::default());
             return refused.map_or(skipped, rejected);
         }
-        let page = match self.decoder.decode(received.bytes(value)) {
+        let page = match self.decoder.decode(received.bytes(value), &mut self.text) {
             Decoded::Rejected(reject) => return rejected(reject),
             // What is not judged is forwarded too.
             _ if refused.is_some() => return rejected(refused.expect("there is one")),
@@ -91,7 +93,7 @@ impl SketchStage {
         };
         let Page { url, id, text, event_time } = page;
         let kept = keep(names, Named { id: id.as_deref(), url: url.as_deref() });
-        let summary = self.sketcher.sketch(&text, sketches);
+        let summary = self.sketcher.sketch(text, sketches);
         if summary.num_words == 0 {
             return PageSketch::Not(NotJudged::Skipped(SkipRule::NoWords), kept);
         }

@@ -87,24 +87,25 @@ impl OddSketch {
     pub fn pack(&mut self, shingles: &[u64], level: u32, row: &mut Vec<u64>, neighbours: &mut Vec<u64>) {
         let most = max_shingles(self.row_words);
         let none = self.row_words;
+        let (lowest, mut form) = (ALL + level, ALL + level);
         self.fill(shingles, level);
-        let taken: usize = self.map.iter().map(|word| word.count_ones() as usize).sum();
+        let start = row.len();
+        let taken = self.fold(form, row);
         if level == 0 && taken <= list_length(self.row_words) {
+            row.truncate(start);
             self.list(taken, row);
             neighbours.resize(neighbours.len() + 2 * none, 0);
             return;
         }
-        let (lowest, mut form) = (ALL + level, ALL + level);
         let mut distinct = self.distinct(taken);
         while distinct > most && form < MAX_FORM {
             form += 1;
             distinct /= 2.0;
         }
         if form > lowest {
+            row.truncate(start);
             self.fill(shingles, level_of(form));
-        }
-        self.fold(form, row);
-        if form > lowest {
+            self.fold(form, row);
             self.fill(shingles, level_of(form - 1));
             self.fold(form - 1, neighbours);
         } else {
@@ -122,10 +123,11 @@ impl OddSketch {
     #[inline(always)]
     fn fill(&mut self, shingles: &[u64], level: u32) {
         self.map.fill(0);
-        let places = self.map.len() - 1;
-        for &shingle in shingles {
-            let of_level = u64::from(shingle.leading_zeros() >= level);
-            self.map[(shingle >> 6) as usize & places] |= of_level << (shingle % 64);
+        match self.row_words {
+            4 => fill_of::<{ 4 * MAP_ROWS }>(&mut self.map, shingles, level),
+            8 => fill_of::<{ 8 * MAP_ROWS }>(&mut self.map, shingles, level),
+            16 => fill_of::<{ 16 * MAP_ROWS }>(&mut self.map, shingles, level),
+            _ => fill_of::<{ 32 * MAP_ROWS }>(&mut self.map, shingles, level),
         }
     }
 
@@ -155,8 +157,9 @@ impl OddSketch {
         out.extend_from_slice(&row[..self.row_words]);
     }
 
+    /// Appends the odd sketch of the map. The places taken in it.
     #[inline(always)]
-    fn fold(&self, form: u32, out: &mut Vec<u64>) {
+    fn fold(&self, form: u32, out: &mut Vec<u64>) -> usize {
         match self.row_words {
             4 => self.fold_of::<4>(form, out),
             8 => self.fold_of::<8>(form, out),
@@ -166,20 +169,40 @@ impl OddSketch {
     }
 
     #[inline(always)]
-    fn fold_of<const WORDS: usize>(&self, form: u32, out: &mut Vec<u64>) {
+    fn fold_of<const WORDS: usize>(&self, form: u32, out: &mut Vec<u64>) -> usize {
         let (rows, _) = self.map.as_chunks::<WORDS>();
+        // The columns under the header do not count.
+        let mut columns = [u64::MAX; WORDS];
+        columns[WORDS - 1] = BITS;
         let mut parity = [0u64; WORDS];
-        let mut counts = [0u64; WORDS];
+        let (mut counts, mut taken) = ([0u64; WORDS], [0u64; WORDS]);
         for row in rows {
             for word in 0..WORDS {
-                parity[word] ^= row[word];
-                counts[word] += u64::from(row[word].count_ones());
+                let counted = row[word] & columns[word];
+                parity[word] ^= counted;
+                counts[word] += u64::from(counted.count_ones());
+                taken[word] += u64::from(row[word].count_ones());
             }
         }
-        // The columns under the header do not count.
-        let header: u64 = rows.iter().map(|row| u64::from((row[WORDS - 1] & !BITS).count_ones())).sum();
-        parity[WORDS - 1] = parity[WORDS - 1] & BITS | header_bits(counts.iter().sum::<u64>() - header, form);
+        parity[WORDS - 1] |= header_bits(counts.iter().sum(), form);
         out.extend_from_slice(&parity);
+        taken.iter().sum::<u64>() as usize
+    }
+}
+
+/// The length is known here, so no access is checked.
+#[inline(always)]
+fn fill_of<const WORDS: usize>(map: &mut [u64], shingles: &[u64], level: u32) {
+    let map: &mut [u64; WORDS] = map.try_into().expect("the map is as long as its row says");
+    if level == 0 {
+        for &shingle in shingles {
+            map[(shingle >> 6) as usize % WORDS] |= 1 << (shingle % 64);
+        }
+        return;
+    }
+    for &shingle in shingles {
+        let of_level = u64::from(shingle.leading_zeros() >= level);
+        map[(shingle >> 6) as usize % WORDS] |= of_level << (shingle % 64);
     }
 }
 

@@ -10,6 +10,7 @@
 //! from the text: setting bit 5 of a letter or a digit is lower case.
 
 use super::siphash::{last_block, one_block, two_blocks};
+use crate::cpu::Cpu;
 use crate::page::words::{scan, unicode};
 use siphasher::sip::SipHasher13;
 
@@ -18,6 +19,20 @@ const RUN_WORDS: usize = 512;
 
 /// Bit 5 of every byte.
 const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
+
+/// By the length of a word, which bytes of its first and its second eight belong to it.
+const LOW: [u64; 16] = owned(0);
+const HIGH: [u64; 16] = owned(8);
+
+const fn owned(from: usize) -> [u64; 16] {
+    let mut masks = [0; 16];
+    let mut length = from + 1;
+    while length < 16 {
+        masks[length] = if length < from + 8 { (1 << (8 * (length - from))) - 1 } else { u64::MAX };
+        length += 1;
+    }
+    masks
+}
 
 /// Hashes the words of one page at a time.
 #[derive(Clone)]
@@ -62,9 +77,10 @@ impl WordHashes {
 
     /// Calls `run` with the hashes of the words of `text`, up to [`RUN_WORDS`] at a time and in order.
     #[inline(always)]
-    pub fn for_each_run(&mut self, text: &str, mut run: impl FnMut(&[u64])) {
+    pub fn for_each_run(&mut self, cpu: Cpu, text: &str, mut run: impl FnMut(&[u64])) {
         let Self { key, long, queues, scratch } = self;
         scan::spans(
+            cpu,
             text.as_bytes(),
             #[inline(always)]
             |start, end, ascii| {
@@ -108,12 +124,11 @@ impl Queues {
     #[inline(always)]
     fn push(&mut self, low: u64, high: u64, length: usize) {
         // Both queues are written and one moves on: the lengths of words are nothing a branch could foresee.
-        let below = |length: usize| !(u64::MAX.checked_shl(8 * length as u32).unwrap_or(0));
         let (short, medium) = (self.num_short, self.num_medium);
-        self.short[short] = last_block(low & below(length), length);
+        self.short[short] = last_block(low & LOW[length & 15], length);
         self.short_at[short] = self.num_words as u16;
         self.medium[0][medium] = low;
-        self.medium[1][medium] = last_block(high & below(length.wrapping_sub(8) & 7), length);
+        self.medium[1][medium] = last_block(high & HIGH[length & 15], length);
         self.medium_at[medium] = self.num_words as u16;
         let is_short = usize::from(length < 8);
         self.num_short += is_short;
@@ -168,7 +183,7 @@ mod tests {
         let plain = SipHasher13::new_with_keys(key[0], key[1]);
         let expected: Vec<u64> = words::plain(text).iter().map(|word| plain.hash(word.as_bytes())).collect();
         let mut found = Vec::new();
-        WordHashes::new(key).for_each_run(text, |run| found.extend_from_slice(run));
+        WordHashes::new(key).for_each_run(Cpu::detect(), text, |run| found.extend_from_slice(run));
         assert_eq!(found, expected, "{text:?}");
     }
 

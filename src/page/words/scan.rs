@@ -10,13 +10,15 @@
 //! A span between two ASCII separators that is ASCII throughout is one word; another holds whole words too, and its
 //! reader takes it character by character.
 
+use crate::cpu::Cpu;
+
 /// Bytes looked at together.
 const BLOCK: usize = 64;
 
 /// Calls `each` with the first byte of every span of letters, digits and bytes outside ASCII, the byte behind it, and
 /// whether all of it is ASCII.
 #[inline(always)]
-pub fn spans(bytes: &[u8], mut each: impl FnMut(usize, usize, bool)) {
+pub fn spans(cpu: Cpu, bytes: &[u8], mut each: impl FnMut(usize, usize, bool)) {
     let (blocks, rest) = bytes.as_chunks::<BLOCK>();
     // The rest is shorter than a block: the last byte is a separator, and no span stays open.
     let mut last = [b' '; BLOCK];
@@ -24,21 +26,27 @@ pub fn spans(bytes: &[u8], mut each: impl FnMut(usize, usize, bool)) {
     let (mut inside_before, mut start, mut ascii) = (0, 0, true);
     for number in 0..=blocks.len() {
         let base = number * BLOCK;
-        let Masks { inside, beyond_ascii } = masks(blocks.get(number).unwrap_or(&last));
+        let Masks { inside, beyond_ascii } = masks(cpu, blocks.get(number).unwrap_or(&last));
         let shifted = inside << 1 | inside_before;
         let mut starts = inside & !shifted;
         let mut ends = !inside & shifted;
         if inside_before == 0 {
             start = next(base, &mut starts);
         }
-        // One place where `each` is called, so that it is inlined.
+        inside_before = inside >> (BLOCK - 1);
+        if ascii && beyond_ascii == 0 {
+            while ends != 0 {
+                each(start, next(base, &mut ends), true);
+                start = next(base, &mut starts);
+            }
+            continue;
+        }
         while ends != 0 {
             let end = next(base, &mut ends);
             each(start, end, ascii && !any_between(beyond_ascii, base, start, end));
             ascii = true;
             start = next(base, &mut starts);
         }
-        inside_before = inside >> (BLOCK - 1);
         ascii &= inside_before == 0 || !any_between(beyond_ascii, base, start, base + BLOCK);
     }
 }
@@ -68,9 +76,28 @@ struct Masks {
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn masks(block: &[u8; BLOCK]) -> Masks {
-    // SAFETY: SSE2 is part of x86-64.
-    unsafe { sse2_masks(block) }
+fn masks(cpu: Cpu, block: &[u8; BLOCK]) -> Masks {
+    match cpu {
+        // SAFETY: a `Cpu` is made only where its features have been seen, and SSE2 is part of x86-64.
+        Cpu::Avx512(_) => unsafe { avx512_masks(block) },
+        Cpu::Avx2(_) | Cpu::Portable => unsafe { sse2_masks(block) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn avx512_masks(block: &[u8; BLOCK]) -> Masks {
+    use std::arch::x86_64::*;
+    let word = |at: usize| i64::from_le_bytes(block[at * 8..at * 8 + 8].try_into().expect("eight bytes"));
+    let bytes = _mm512_set_epi64(word(7), word(6), word(5), word(4), word(3), word(2), word(1), word(0));
+    // Unsigned: what is below the first letter or digit wraps round to the top.
+    let from = |bytes, first: u8| _mm512_sub_epi8(bytes, _mm512_set1_epi8(first as i8));
+    let lower = _mm512_or_si512(bytes, _mm512_set1_epi8(0x20));
+    let letter = _mm512_cmplt_epu8_mask(from(lower, b'a'), _mm512_set1_epi8(26));
+    let digit = _mm512_cmplt_epu8_mask(from(bytes, b'0'), _mm512_set1_epi8(10));
+    let beyond_ascii = _mm512_movepi8_mask(bytes);
+    Masks { inside: letter | digit | beyond_ascii, beyond_ascii }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -101,7 +128,7 @@ fn sse2_masks(block: &[u8; BLOCK]) -> Masks {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn masks(block: &[u8; BLOCK]) -> Masks {
+fn masks(_: Cpu, block: &[u8; BLOCK]) -> Masks {
     plain_masks(block)
 }
 
@@ -132,7 +159,7 @@ mod tests {
 
     fn fast(bytes: &[u8]) -> Vec<(usize, usize, bool)> {
         let mut found = Vec::new();
-        spans(bytes, |start, end, ascii| found.push((start, end, ascii)));
+        spans(Cpu::detect(), bytes, |start, end, ascii| found.push((start, end, ascii)));
         found
     }
 
@@ -141,8 +168,11 @@ mod tests {
         for byte in 0..=255 {
             let mut block = [b' '; BLOCK];
             block[17] = byte;
-            let (found, expected) = (masks(&block), plain_masks(&block));
-            assert_eq!((found.inside, found.beyond_ascii), (expected.inside, expected.beyond_ascii), "{byte}");
+            let expected = plain_masks(&block);
+            for cpu in Cpu::all() {
+                let found = masks(cpu, &block);
+                assert_eq!((found.inside, found.beyond_ascii), (expected.inside, expected.beyond_ascii), "{byte}");
+            }
         }
     }
 

@@ -5,14 +5,16 @@ PAGES ?= 20000
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
+PEERS := .cache/peers
 
-.PHONY: help demo test lint bench build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test lint bench bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own'
 	@echo 'make lint        formatting and lints'
 	@echo 'make bench       speed beside wc -w on the same file'
+	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
 	@echo 'make kafka-up    a broker on loopback to try things with; make kafka-down stops it'
 
 packages-build:
@@ -48,6 +50,11 @@ lint: packages-build
 
 bench: build
 	benches/beside-wc.sh $(SIEVE)
+
+# PEERS_PAGES=5000 tries it out in a minute or two.
+bench-peers: build
+	benches/peers/setup.sh $(CURDIR)/$(PEERS)
+	$(PEERS)/venv/bin/python -B benches/peers/compare.py $(SIEVE) $(PEERS)
 
 kafka-up: packages-test
 	@tests/kafka/broker.sh start $(LOCAL)

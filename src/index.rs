@@ -10,7 +10,7 @@
 //! | part | bytes a page slot |
 //! | --- | --- |
 //! | record: digest 8, origin 8, URL check 4, event time 4, LRU links 8 | 32 |
-//! | bits: 512 slots of 1 bit | 64 |
+//! | bits: an odd sketch | 64 |
 //! | table: 14 keys (12 bands, digest, URL) of 4 bytes at a load of 0.9 | 62.3 |
 //! | generation | 0.125 |
 //!

@@ -18,7 +18,7 @@ pub const SURELY_APART: f64 = 0.75;
 /// Resemblance that a pair should reach to be dropped, if nothing were estimated.
 pub const NEAR: f64 = 0.8;
 
-/// Error of the estimate that is still good: two and a half standard errors of 256 slots of 2 bits at 0.8.
+/// Error of the estimate that is still good: more than four standard errors at 0.8.
 pub const GOOD_ERROR: f64 = 0.06;
 
 /// Survivors of at least this resemblance are looked for: none below bears on a measure.

@@ -270,8 +270,8 @@ impl Crawl {
 
     /// Dropped pages do resemble the pages they were dropped for, counted exactly on their words.
     pub fn check_drops(&self, outcome: &Outcome) {
-        // The threshold less five standard errors of an estimate from 256 slots of 2 bits at 0.8.
-        const SURELY_APART: f64 = 0.8 - 5.0 * 0.03;
+        // The threshold less five standard errors of an estimate at 0.8 between very long pages.
+        const SURELY_APART: f64 = 0.8 - 5.0 * 0.02;
         let text =
             |origin: &Origin| self.sent[origin].json()["text"].as_str().expect("dropped pages have text").to_owned();
         for (origin, fates) in &outcome.fates {

@@ -21,13 +21,8 @@ from pathlib import Path
 
 import pages as corpora
 
-# Width of a page's sketch in bytes → the settings that make it so.
-WIDTHS = {
-    32: {"PAGESIEVE__SKETCH__SLOTS": "256", "PAGESIEVE__SKETCH__BITS": "1"},
-    64: {"PAGESIEVE__SKETCH__SLOTS": "512", "PAGESIEVE__SKETCH__BITS": "1"},
-    128: {"PAGESIEVE__SKETCH__SLOTS": "512", "PAGESIEVE__SKETCH__BITS": "2"},
-    256: {"PAGESIEVE__SKETCH__SLOTS": "1024", "PAGESIEVE__SKETCH__BITS": "2"},
-}
+# Width of a page's sketch in bytes → the setting that makes it so.
+WIDTHS = {width: {"PAGESIEVE__SKETCH__BYTES": str(width)} for width in (32, 64, 128, 256)}
 DEFAULT_WIDTH = 64
 
 # Edited pages to each page of the speed table: their truth takes longer than their filtering.
@@ -330,7 +325,8 @@ def main():
     WORK.mkdir(parents=True)
     python = (CACHE / "venv/bin/python", Path(__file__).with_name("python_peers.py"))
     peers = [
-        Peer("gaoya", (CACHE / "gaoya/release/peer-gaoya",)),
+        Peer("gaoya, its own hasher", (CACHE / "gaoya/release/peer-gaoya", "fnv")),
+        Peer("gaoya, aHash", (CACHE / "gaoya/release/peer-gaoya", "ahash")),
         Peer("rensa", (*python, "rensa", 16, 8)),
         Peer("datasketch, its own banding", (*python, "datasketch", 0, 0), DATASKETCH_SEEDS),
         Peer("datasketch, 16 × 8", (*python, "datasketch", 16, 8), DATASKETCH_SEEDS),

@@ -1,13 +1,13 @@
 //! Text → the keyed hash of every word, in order: SipHash-1-3 of several words at once.
 //!
 //! ```text
-//!            ┌─▶ words of 0 to 7 bytes   one block  ──┐
-//! spans ─────┼─▶ words of 8 to 15 bytes  two blocks ──┼─▶ hashes, each in the place of its word ─▶ run
-//!            └─▶ longer words            one by one ──┘
+//!            ┌─▶ words of 0 to 7 bytes   one block, in the place of the word ──┐
+//! spans ─────┼─▶ words of 8 to 15 bytes  two blocks, in a queue ───────────────┼─▶ hashes in order ─▶ run
+//!            └─▶ longer words            hashed one by one ────────────────────┘
 //! ```
 //!
-//! Words wait in two queues by their number of blocks, so that all lanes do the same work. ASCII words are read straight
-//! from the text: setting bit 5 of a letter or a digit is lower case.
+//! Words wait until there are enough to fill all lanes. ASCII words are read straight from the text: setting bit 5 of a
+//! letter or a digit is lower case.
 
 use super::siphash::{last_block, one_block, two_blocks};
 use crate::cpu::Cpu;
@@ -46,15 +46,17 @@ pub struct WordHashes {
 #[derive(Clone)]
 struct Queues {
     num_words: usize,
-    num_short: usize,
+    /// The block of every word; of a longer one it means nothing, and its hash is put right afterwards.
+    short: [u64; RUN_WORDS],
     num_medium: usize,
-    hashes: [u64; RUN_WORDS],
-    // Both queues are written for every word, the last one too: one place more.
-    short: [u64; RUN_WORDS + 1],
-    short_at: [u16; RUN_WORDS + 1],
+    // Written for every word, the last one too: one place more.
     medium: [[u64; RUN_WORDS + 1]; 2],
     medium_at: [u16; RUN_WORDS + 1],
-    /// Hashes in the order of a queue.
+    num_long: usize,
+    long: [u64; RUN_WORDS],
+    long_at: [u16; RUN_WORDS],
+    hashes: [u64; RUN_WORDS],
+    /// Hashes in the order of the queue of two blocks.
     out: [u64; RUN_WORDS],
 }
 
@@ -63,13 +65,14 @@ impl WordHashes {
     pub fn new(key: [u64; 2]) -> Self {
         let queues = Queues {
             num_words: 0,
-            num_short: 0,
+            short: [0; RUN_WORDS],
             num_medium: 0,
-            hashes: [0; RUN_WORDS],
-            short: [0; RUN_WORDS + 1],
-            short_at: [0; RUN_WORDS + 1],
             medium: [[0; RUN_WORDS + 1]; 2],
             medium_at: [0; RUN_WORDS + 1],
+            num_long: 0,
+            long: [0; RUN_WORDS],
+            long_at: [0; RUN_WORDS],
+            hashes: [0; RUN_WORDS],
             out: [0; RUN_WORDS],
         };
         Self { key, long: SipHasher13::new_with_keys(key[0], key[1]), queues: Box::new(queues), scratch: Vec::new() }
@@ -123,38 +126,36 @@ impl Queues {
     /// Adds a word of less than 16 bytes: `low` and `high` are its bytes and whatever follows them.
     #[inline(always)]
     fn push(&mut self, low: u64, high: u64, length: usize) {
-        // Both queues are written and one moves on: the lengths of words are nothing a branch could foresee.
-        let (short, medium) = (self.num_short, self.num_medium);
-        self.short[short] = last_block(low & LOW[length & 15], length);
-        self.short_at[short] = self.num_words as u16;
+        // Both forms are written, and the queue of two blocks moves on or does not: the lengths of words are nothing that
+        // a branch could foresee.
+        let (word, medium) = (self.num_words, self.num_medium);
+        self.short[word] = last_block(low & LOW[length & 15], length);
         self.medium[0][medium] = low;
         self.medium[1][medium] = last_block(high & HIGH[length & 15], length);
-        self.medium_at[medium] = self.num_words as u16;
-        let is_short = usize::from(length < 8);
-        self.num_short += is_short;
-        self.num_medium += 1 - is_short;
-        self.num_words += 1;
+        self.medium_at[medium] = word as u16;
+        self.num_medium = medium + usize::from(length >= 8);
+        self.num_words = word + 1;
     }
 
     fn push_hash(&mut self, hash: u64) {
-        self.hashes[self.num_words] = hash;
+        self.long[self.num_long] = hash;
+        self.long_at[self.num_long] = self.num_words as u16;
+        self.num_long += 1;
         self.num_words += 1;
     }
 
     /// Hashes all words that wait, and empties the queues.
     #[inline(always)]
     fn hash(&mut self, key: [u64; 2]) -> &[u64] {
-        let Self { num_words, num_short, num_medium, hashes, short, short_at, medium, medium_at, out } = self;
-        one_block(key, &short[..*num_short], out);
-        for (hash, place) in out.iter().zip(&short_at[..*num_short]) {
-            hashes[usize::from(*place)] = *hash;
-        }
+        let Self { num_words, short, num_medium, medium, medium_at, num_long, long, long_at, hashes, out } = self;
+        one_block(key, &short[..*num_words], hashes);
         two_blocks(key, &medium[0][..*num_medium], &medium[1][..*num_medium], out);
-        for (hash, place) in out.iter().zip(&medium_at[..*num_medium]) {
+        let medium = out.iter().zip(&medium_at[..*num_medium]);
+        for (hash, place) in medium.chain(long.iter().zip(&long_at[..*num_long])) {
             hashes[usize::from(*place)] = *hash;
         }
         let run = &hashes[..*num_words];
-        (*num_words, *num_short, *num_medium) = (0, 0, 0);
+        (*num_words, *num_medium, *num_long) = (0, 0, 0);
         run
     }
 }

@@ -192,7 +192,7 @@ impl SketchedBatch {
 
     /// Page number `at` as the judge wants it, if it is to be judged.
     pub fn sketched(&self, at: usize) -> Option<Sketched<'_>> {
-        let PageSketch::Page(sketch) = &self.pages[at] else { return None };
+        let PageSketch::Page(sketch) = self.pages.get(at)? else { return None };
         let row = |length: usize| at * length..(at + 1) * length;
         let (Sketches { bands, bits, neighbours }, words) = (&self.sketches, self.shape.bit_words());
         Some(Sketched {
@@ -264,13 +264,20 @@ impl JudgedBatch {
 }
 
 /// Judges a batch, page by page and in order.
-pub fn judge(judge: &mut Judge, mut batch: SketchedBatch) -> JudgedBatch {
+pub fn judge(judge: &mut Judge, batch: SketchedBatch) -> JudgedBatch {
+    judge_each(judge, batch, |_| {})
+}
+
+/// [`judge`], and calls `each` behind every page: `benches/index.rs` looks at the clock there.
+#[inline]
+pub fn judge_each(judge: &mut Judge, mut batch: SketchedBatch, mut each: impl FnMut(&Judged)) -> JudgedBatch {
     let mut judged = std::mem::take(&mut batch.spare.judged);
     let mut canonical_names = std::mem::take(&mut batch.spare.canonical_names);
     judged.clear();
     canonical_names.clear();
     let mut forgotten = Vec::new();
     for at in 0..batch.pages.len() {
+        judge.index().look_ahead(at, |at| batch.sketched(at));
         let page = match &batch.pages[at] {
             PageSketch::Page(_) => {
                 let page = batch.sketched(at).expect("it is a page");
@@ -284,6 +291,7 @@ pub fn judge(judge: &mut Judge, mut batch: SketchedBatch) -> JudgedBatch {
                 plain(Verdict::Skipped, Some(SkipRule::Tombstone))
             }
         };
+        each(&page);
         judged.push(page);
     }
     JudgedBatch { batch: Some(batch), judged, forgotten, canonical_names, ends_transaction: false }

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 /// The index, and beside it program, threads, batches and the allocator's slack.
 const MAX_RESIDENT_BYTES: u64 = 64 * MIB + 100 * MIB;
 
-const NUM_PAGES: u64 = 300_000;
+const NUM_PAGES: u64 = 400_000;
 const NUM_LATE: u64 = 100_000;
 const START: u64 = 1_700_000_000;
 const MONTH: u64 = 30 * 86_400;

@@ -3,6 +3,8 @@
 //! A stream has no clock of its own, and single pages lie about theirs. The median of the last
 //! [`LENGTH`] times cannot be moved by fewer than half of them. It is used once [`KNOWN_AT`] are in.
 
+use std::collections::VecDeque;
+
 /// Event times that the median runs over; odd, so that the median is one of them.
 pub const LENGTH: usize = 1001;
 
@@ -18,8 +20,9 @@ pub struct Clock {
     /// The last times in order of arrival, from `oldest` on round.
     arrived: Vec<u32>,
     oldest: usize,
-    /// The same times in order of size.
-    sorted: Vec<u32>,
+    /// The same times in order of size. Times mostly grow: the oldest leaves near the front and the newest comes in
+    /// near the back, which moves hardly any of those between.
+    sorted: VecDeque<u32>,
 }
 
 impl Clock {

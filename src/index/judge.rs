@@ -373,7 +373,7 @@ impl Judge {
         self.candidates.clear();
         let candidates = &mut self.candidates;
         for band in page.bands {
-            self.index.probe_band(*band, |slot, _| candidates.push(slot));
+            self.index.probe_band(*band, |slot| candidates.push(slot));
         }
         candidates.sort_unstable();
         candidates.dedup();
@@ -381,12 +381,15 @@ impl Judge {
         let first = self.tally.resemblances.len();
         for at in 0..self.candidates.len() {
             let slot = self.candidates[at];
-            if Some(slot) == own || !self.is_live(slot) {
+            if Some(slot) == own {
                 continue;
             }
             let resemblance = self.estimator.resemblance(page.bits, page.neighbours, self.index.bits(slot));
             if resemblance < Tally::UNRELATED_BELOW {
                 self.tally.candidates_unrelated += 1;
+                continue;
+            }
+            if !self.is_live(slot) {
                 continue;
             }
             self.tally.resemblances.push(resemblance);

@@ -1,6 +1,8 @@
 //! The page slots: one record of 32 bytes and one row of bits each, linked in exact order of recency.
 
 use super::Slot;
+use super::prefetch::prefetch;
+use super::zeroed::{Plain, Zeroed};
 
 /// No slot: the end of the list.
 const NIL: u32 = 0;
@@ -27,6 +29,9 @@ pub struct Record {
 
 const _: () = assert!(size_of::<Record>() == 32);
 
+// SAFETY: integers, for all of which zero is a value.
+unsafe impl Plain for Record {}
+
 impl Record {
     pub(super) fn new(digest: u64, origin: u64, url_check: u32, event_time: u32) -> Self {
         Self { digest, origin, url_check, event_time, newer: NIL, older: NIL }
@@ -34,10 +39,10 @@ impl Record {
 }
 
 /// All page slots.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pages {
-    records: Vec<Record>,
-    bits: Vec<u64>,
+    records: Zeroed<Record>,
+    bits: Zeroed<u64>,
     bit_words: usize,
     newest: u32,
     oldest: u32,
@@ -54,8 +59,8 @@ impl Pages {
     /// touched is never resident.
     pub fn new(num_slots: usize, bit_words: usize) -> Self {
         Self {
-            records: zeroed(num_slots),
-            bits: vec![0; num_slots * bit_words],
+            records: Zeroed::new(num_slots),
+            bits: Zeroed::new(num_slots * bit_words),
             bit_words,
             newest: NIL,
             oldest: NIL,
@@ -103,6 +108,20 @@ impl Pages {
     pub fn bits(&self, slot: Slot) -> &[u64] {
         let start = slot.0 as usize * self.bit_words;
         &self.bits[start..start + self.bit_words]
+    }
+
+    /// Brings in the record of `slot`.
+    #[inline]
+    pub fn prefetch_record(&self, slot: Slot) {
+        if let Some(record) = self.records.get(slot.0 as usize) {
+            prefetch(record);
+        }
+    }
+
+    /// Brings in the bits of `slot`.
+    #[inline]
+    pub fn prefetch_bits(&self, slot: Slot) {
+        self.bits(slot).chunks(8).for_each(|line| prefetch(&line[0]));
     }
 
     /// Puts a page in a free slot, as the most recent one. `None` if no slot is free.
@@ -198,23 +217,6 @@ impl Pages {
 
     fn record(&self, slot: Slot) -> &Record {
         &self.records[slot.0 as usize]
-    }
-}
-
-/// Zeroed records straight from the allocator, so that untouched ones cost nothing.
-fn zeroed(num_slots: usize) -> Vec<Record> {
-    let layout = std::alloc::Layout::array::<Record>(num_slots).expect("the plan fits the address space");
-    if layout.size() == 0 {
-        return Vec::new();
-    }
-    // SAFETY: `Record` is plain integers, for which all-zero bytes are a value; the pointer comes from the
-    // global allocator with the very layout that the vector will free it with.
-    unsafe {
-        let start = std::alloc::alloc_zeroed(layout).cast::<Record>();
-        if start.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        Vec::from_raw_parts(start, num_slots, num_slots)
     }
 }
 

@@ -1,16 +1,23 @@
 //! `max_memory` → the sizes of everything the index allocates, before any of it is.
 
+use super::lanes::BUCKET_ENTRIES;
 use super::names::NamesRing;
-use super::table::{BUCKET_ENTRIES, MAX_ID_BITS, Table};
+use super::table::{MAX_ID_BITS, Table};
 use crate::config::Window;
 use crate::sketch::Shape;
 
 /// Keys of a page beside its bands: digest and URL.
 const KEYS_BESIDE_BANDS: usize = 2;
 
-/// Page slots kept free for the changes of open transactions: a sixteenth of all, within these.
+/// Page slots kept free for the changes of open transactions: a share of all, within these. The smallest is two
+/// batches; beside a million pages remembered there is room for
+/// 5,200, and costs less than a byte of each.
+const OVERLAY_SHARE: f64 = 1.0 / 192.0;
 const MIN_OVERLAY_SLOTS: usize = 2_048;
 const MAX_OVERLAY_SLOTS: usize = 65_536;
+
+/// What the parts may take beyond their shares by being rounded up.
+const ROUNDING_BYTES: f64 = 256.0;
 
 /// Changes that an open transaction may make for each overlay slot: page, insert, evict, touch, age.
 const CHANGES_PER_OVERLAY_SLOT: usize = 7;
@@ -48,11 +55,11 @@ impl Plan {
         let per_slot = 32.0
             + (shape.bit_words() * 8) as f64
             + (keys_per_page * 4) as f64 / super::table::LOAD
-            + 0.125
+            + 0.25
             + if quota { 2.0 } else { 0.0 };
         // The overlay's journal is paid for out of the index's share.
-        let budget = total * (1.0 - names_share) - if quota { 262_144.0 } else { 0.0 };
-        let overlay = |slots: f64| (slots / 16.0).clamp(MIN_OVERLAY_SLOTS as f64, MAX_OVERLAY_SLOTS as f64);
+        let budget = total * (1.0 - names_share) - ROUNDING_BYTES - if quota { 262_144.0 } else { 0.0 };
+        let overlay = |slots: f64| (slots * OVERLAY_SHARE).clamp(MIN_OVERLAY_SLOTS as f64, MAX_OVERLAY_SLOTS as f64);
         let journal = |slots: f64| overlay(slots) * (CHANGES_PER_OVERLAY_SLOT * CHANGE_BYTES) as f64;
         let first = budget / per_slot;
         let slots = ((budget - journal(first)) / per_slot).max(MIN_OVERLAY_SLOTS as f64 * 2.0);
@@ -69,7 +76,7 @@ impl Plan {
             max_pages_per_host: ((capacity_pages as f64 * window.max_share_per_host) as usize).max(1),
             index_bytes: num_slots * (32 + shape.bit_words() * 8)
                 + Table::num_buckets(num_slots, keys_per_page) * BUCKET_ENTRIES * 4
-                + num_slots.div_ceil(8)
+                + num_slots.div_ceil(4)
                 + overlay * CHANGES_PER_OVERLAY_SLOT * CHANGE_BYTES
                 + if quota { num_slots * 2 + 262_144 } else { 0 },
             names_bytes,

@@ -15,9 +15,9 @@
 //! Fan-out is bounded by layout: a probe returns at most 32 slots.
 
 use super::Slot;
-
-/// Entries in a bucket of one 64-byte cache line.
-pub const BUCKET_ENTRIES: usize = 16;
+use super::lanes::{self, BUCKET_ENTRIES, Bucket};
+use super::prefetch::prefetch;
+use super::zeroed::Zeroed;
 
 /// Live entries per place in the table when every page slot is taken. Fresh, two-choice buckets of 16
 /// overflow less than one key in ten thousand at this load; once the window has turned over, one or two in a hundred
@@ -34,28 +34,60 @@ pub enum Choices {
     Four = 4,
 }
 
+/// Pages remembered for each 2 MiB of the table from which it is worth huge pages. Their 14 keys each have by then
+/// written to a fifth of the small pages.
+const GATHERED_FROM_PAGES: usize = 8;
+
 /// Widest page slot number: 4 bits of the entry are left for generation and tag.
 pub const MAX_ID_BITS: u32 = 28;
 
-/// One bit for each page slot, flipped when the slot is freed.
-#[derive(Debug, Clone)]
-pub struct Generations(Vec<u64>);
+/// A word of generations.
+const MIN_ID_BITS: u32 = 5;
+
+/// Bits of an entry that number one of `num_slots` page slots.
+fn id_bits(num_slots: usize) -> u32 {
+    (usize::BITS - num_slots.saturating_sub(1).leading_zeros()).max(MIN_ID_BITS)
+}
+
+/// What the entries of each page slot are worth, as bits that stay in the cache: an insert asks these, and not the
+/// records.
+#[derive(Debug)]
+pub struct Generations {
+    /// Flipped when the slot is freed.
+    generation: Zeroed<u32>,
+    /// Set while the slot's page is forgotten and the slot is not free yet. Apart, for it is asked a hundred times less often.
+    forgotten: Zeroed<u64>,
+}
 
 impl Generations {
     /// All bits zero.
     pub fn new(num_slots: usize) -> Self {
-        Self(vec![0; num_slots.div_ceil(64)])
+        // A bit for all that the bits of an entry can number, used or not.
+        let num_numbers = 1 << id_bits(num_slots);
+        Self { generation: Zeroed::new(num_numbers / 32), forgotten: Zeroed::new(num_slots.div_ceil(64)) }
     }
 
-    /// The bit of `slot`.
+    /// The generation of `slot`.
     #[inline]
     pub fn of(&self, slot: Slot) -> u32 {
-        (self.0[slot.0 as usize / 64] >> (slot.0 % 64)) as u32 & 1
+        self.generation[slot.0 as usize / 32] >> (slot.0 % 32) & 1
     }
 
     /// Turns every entry of `slot` stale.
     pub fn flip(&mut self, slot: Slot) {
-        self.0[slot.0 as usize / 64] ^= 1 << (slot.0 % 64);
+        self.generation[slot.0 as usize / 32] ^= 1 << (slot.0 % 32);
+    }
+
+    /// Is the page in `slot` forgotten, and the slot not free yet?
+    #[inline]
+    pub fn is_forgotten(&self, slot: Slot) -> bool {
+        self.forgotten[slot.0 as usize / 64] >> (slot.0 % 64) & 1 == 1
+    }
+
+    /// Says whether the page in `slot` is forgotten.
+    pub fn set_forgotten(&mut self, slot: Slot, forgotten: bool) {
+        let (word, shift) = (&mut self.forgotten[slot.0 as usize / 64], slot.0 % 64);
+        *word = *word & !(1 << shift) | u64::from(forgotten) << shift;
     }
 }
 
@@ -79,10 +111,13 @@ pub struct Overwritten {
 }
 
 /// The table.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Table {
-    buckets: Vec<[u32; BUCKET_ENTRIES]>,
+    buckets: Zeroed<Bucket>,
     id_bits: u32,
+    /// Pieces of `buckets` that are huge pages by now.
+    num_gathered: usize,
+    scratch: Vec<u8>,
 }
 
 impl Table {
@@ -93,9 +128,23 @@ impl Table {
 
     /// An empty table for page slots 1 to `num_slots` − 1 (slot 0 is never used: it marks an empty entry).
     pub fn new(num_slots: usize, keys_per_page: usize) -> Self {
-        let id_bits = usize::BITS - num_slots.saturating_sub(1).leading_zeros();
+        let id_bits = id_bits(num_slots);
         assert!(id_bits <= MAX_ID_BITS, "{num_slots} page slots are more than 2^{MAX_ID_BITS}");
-        Self { buckets: vec![[0; BUCKET_ENTRIES]; Self::num_buckets(num_slots, keys_per_page)], id_bits }
+        let buckets = Zeroed::scattered(Self::num_buckets(num_slots, keys_per_page));
+        Self { buckets, id_bits, num_gathered: 0, scratch: Vec::new() }
+    }
+
+    /// Makes one more piece of the table a huge page, if it is still to be done and worth it with `num_pages` remembered:
+    /// when a good part of its small pages has been written, so that a small input does not pay for a large table.
+    pub fn gather(&mut self, num_pages: usize) {
+        let num_pieces = self.buckets.num_pieces();
+        if self.num_gathered < num_pieces && num_pages >= GATHERED_FROM_PAGES * num_pieces {
+            self.buckets.gather(self.num_gathered, &mut self.scratch);
+            self.num_gathered += 1;
+            if self.num_gathered == num_pieces {
+                self.scratch = Vec::new();
+            }
+        }
     }
 
     /// The buckets of a key, and its tag in place.
@@ -122,43 +171,52 @@ impl Table {
         let (places, tag) = self.places(key);
         let (tag_mask, id_mask) = (self.tag_mask(), self.id_mask());
         for &place in &places[..choices as usize] {
-            for entry in self.buckets[place] {
-                if entry & tag_mask == tag && entry & id_mask != 0 {
-                    each(Slot(entry & id_mask));
+            let bucket = &self.buckets[place];
+            let mut equal = lanes::equal(bucket, tag_mask, tag);
+            while equal != 0 {
+                let slot = bucket[equal.trailing_zeros() as usize % BUCKET_ENTRIES] & id_mask;
+                equal &= equal - 1;
+                if slot != 0 {
+                    each(Slot(slot));
                 }
             }
         }
     }
 
-    /// Adds `key` → `slot`. Where all its buckets are full, the entry of a page that is forgotten but whose slot is not
-    /// free yet (`is_forgotten`) gives way: a URL that is visited again and again would fill its buckets with them.
-    pub fn insert(
-        &mut self,
-        key: u32,
-        choices: Choices,
-        slot: Slot,
-        generations: &Generations,
-        is_forgotten: impl Fn(Slot) -> bool,
-    ) -> Inserted {
+    /// Brings in the buckets of `key`.
+    #[inline]
+    pub fn prefetch(&self, key: u32, choices: Choices) {
+        let (places, _) = self.places(key);
+        places[..choices as usize].iter().for_each(|place| prefetch(&self.buckets[*place]));
+    }
+
+    /// Adds `key` → `slot`, to the emptiest of its buckets. Where all are full, the entry of a page that is forgotten but
+    /// whose slot is not free yet gives way: a URL that is visited again and again would fill its buckets with them.
+    ///
+    /// Stale entries are cleared before anything is decided by what is left: what becomes of a key hangs on live entries
+    /// alone, not on when a bucket was last cleaned or what an abort has left in it.
+    pub fn insert(&mut self, key: u32, choices: Choices, slot: Slot, generations: &Generations) -> Inserted {
         let (places, tag) = self.places(key);
         let places = &places[..choices as usize];
-        let mut most = (0, places[0]);
+        let (mut most, mut free, mut emptiest) = (0, 0, places[0]);
         for &place in places {
-            let free = self.clear_stale(place, generations);
-            if free > most.0 {
-                most = (free, place);
+            let free_here = self.clear_stale(place, generations);
+            let count = free_here.count_ones();
+            if count > most {
+                (most, free, emptiest) = (count, free_here, place);
             }
         }
         let entry = tag | generations.of(slot) << self.id_bits | slot.0;
-        if let Some(empty) = self.buckets[most.1].iter_mut().find(|entry| **entry == 0) {
-            *empty = entry;
+        if free != 0 {
+            self.buckets[emptiest][free.trailing_zeros() as usize % BUCKET_ENTRIES] = entry;
             return Inserted::Free;
         }
         let id_mask = self.id_mask();
-        for &bucket in places {
-            if let Some(at) = self.buckets[bucket].iter().position(|entry| is_forgotten(Slot(entry & id_mask))) {
-                let old = std::mem::replace(&mut self.buckets[bucket][at], entry);
-                return Inserted::Over(Overwritten { bucket: bucket as u32, at: at as u8, old });
+        for &place in places {
+            let bucket = &mut self.buckets[place];
+            if let Some(at) = bucket.iter().position(|entry| generations.is_forgotten(Slot(entry & id_mask))) {
+                let old = std::mem::replace(&mut bucket[at], entry);
+                return Inserted::Over(Overwritten { bucket: place as u32, at: at as u8, old });
             }
         }
         Inserted::Lost
@@ -169,15 +227,16 @@ impl Table {
         self.buckets[overwritten.bucket as usize][usize::from(overwritten.at)] = overwritten.old;
     }
 
-    /// Clears the stale entries of a bucket. Returns how many places are free then.
-    fn clear_stale(&mut self, place: usize, generations: &Generations) -> usize {
-        let (id_mask, id_bits) = (self.id_mask(), self.id_bits);
-        let mut free = 0;
-        for entry in &mut self.buckets[place] {
-            if *entry != 0 && generations.of(Slot(*entry & id_mask)) != *entry >> id_bits & 1 {
-                *entry = 0;
-            }
-            free += usize::from(*entry == 0);
+    /// Clears the stale entries of a bucket. Bit `i` of the result is set where place `i` is free then.
+    #[inline]
+    fn clear_stale(&mut self, place: usize, generations: &Generations) -> u32 {
+        let bucket = &mut self.buckets[place];
+        // An empty entry is not stale: slot 0 is never flipped.
+        let mut stale = lanes::differing(bucket, &generations.generation, self.id_bits);
+        let free = lanes::equal(bucket, u32::MAX, 0) | stale;
+        while stale != 0 {
+            bucket[stale.trailing_zeros() as usize % BUCKET_ENTRIES] = 0;
+            stale &= stale - 1;
         }
         free
     }
@@ -211,17 +270,18 @@ mod tests {
                 if round > 0 {
                     generations.flip(slot);
                 }
+                let stamp = (round * num_slots as u64 + u64::from(slot.0)) * 64;
+                let key = |number: usize| (mix(stamp + number as u64) >> 32) as u32;
                 for number in 0..KEYS {
-                    let stamp = (round * num_slots as u64 + u64::from(slot.0)) * 64 + number as u64;
-                    let key = (mix(stamp) >> 32) as u32;
-                    let inserted = table.insert(key, choices(number), slot, &generations, |_| false) != Inserted::Lost;
+                    let inserted = table.insert(key(number), choices(number), slot, &generations) != Inserted::Lost;
                     lost[usize::from(number >= BANDS)] += f64::from(u8::from(!inserted));
                     let mut found = false;
-                    table.probe(key, choices(number), |candidate| found |= candidate == slot);
+                    table.probe(key(number), choices(number), |candidate| found |= candidate == slot);
                     assert!(found || !inserted);
                 }
             }
         }
+        println!("lost {lost:?} of {num_slots} pages");
         [lost[0] / (num_slots * BANDS) as f64, lost[1] / (num_slots * (KEYS - BANDS)) as f64]
     }
 
@@ -230,6 +290,36 @@ mod tests {
         let [bands, others] = turn_over(50_000, 1);
         assert!(bands < 1e-4, "{bands}");
         assert_eq!(others, 0.0);
+    }
+
+    #[test]
+    fn an_entry_of_a_forgotten_page_gives_way_and_comes_back() {
+        let mut table = Table::new(50_000, KEYS);
+        let mut generations = Generations::new(50_000);
+        let places = 2 * BUCKET_ENTRIES as u32;
+        for slot in (1..=places).map(Slot) {
+            assert_eq!(table.insert(7, Choices::Two, slot, &generations), Inserted::Free);
+        }
+        assert_eq!(table.insert(7, Choices::Two, Slot(places + 1), &generations), Inserted::Lost);
+        let found = |table: &Table| {
+            let mut found = Vec::new();
+            table.probe(7, Choices::Two, |slot| found.push(slot.0));
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found(&table), (1..=places).collect::<Vec<_>>());
+        generations.set_forgotten(Slot(5), true);
+        let Inserted::Over(overwritten) = table.insert(7, Choices::Two, Slot(places + 1), &generations) else {
+            panic!("slot 5 is forgotten");
+        };
+        assert_eq!(found(&table), (1..=places + 1).filter(|slot| *slot != 5).collect::<Vec<_>>());
+        table.restore(overwritten);
+        assert_eq!(found(&table), (1..=places).collect::<Vec<_>>());
+        generations.set_forgotten(Slot(5), false);
+        assert_eq!(table.insert(7, Choices::Two, Slot(places + 2), &generations), Inserted::Lost);
+        // Freed, its entry is stale and cleared.
+        generations.flip(Slot(5));
+        assert_eq!(table.insert(7, Choices::Two, Slot(places + 2), &generations), Inserted::Free);
     }
 
     #[test]

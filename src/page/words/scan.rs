@@ -78,8 +78,9 @@ struct Masks {
 #[inline(always)]
 fn masks(cpu: Cpu, block: &[u8; BLOCK]) -> Masks {
     match cpu {
-        // SAFETY: a `Cpu` is made only where its features have been seen, and SSE2 is part of x86-64.
+        // SAFETY: this value is made only where AVX-512 has been seen.
         Cpu::Avx512(_) => unsafe { avx512_masks(block) },
+        // SAFETY: SSE2 is part of x86-64.
         Cpu::Avx2(_) | Cpu::Portable => unsafe { sse2_masks(block) },
     }
 }

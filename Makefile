@@ -13,7 +13,7 @@ help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own'
 	@echo 'make lint        formatting and lints'
-	@echo 'make bench       speed beside wc -w on the same file'
+	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
 	@echo 'make kafka-up    a broker on loopback to try things with; make kafka-down stops it'
 
@@ -50,6 +50,8 @@ lint: packages-build
 
 bench: build
 	benches/beside-wc.sh $(SIEVE)
+	$(CARGO) bench --locked --bench stages
+	benches/instructions.sh
 
 # PEERS_PAGES=5000 tries it out in a minute or two.
 bench-peers: build

@@ -51,6 +51,8 @@ lint: packages-build
 bench: build
 	benches/beside-wc.sh $(SIEVE)
 	$(CARGO) bench --locked --bench stages
+	$(CARGO) bench --locked --bench index -- --full
+	$(CARGO) bench --locked --bench remember
 	benches/instructions.sh
 
 # PEERS_PAGES=5000 tries it out in a minute or two.

@@ -17,6 +17,8 @@ bytes=$(stat -c %s "$work/pages.jsonl")
 seconds() { # seconds CORES COMMAND…: wall time of one run, on these cores only
   local cores=$1 start end
   shift
+  # ext4 writes a file that takes the place of another to disk at its end; new ones are what a filter writes.
+  rm -f "$work/survivors.jsonl" "$work/d.jsonl"
   start=$(date +%s%N)
   LC_ALL=C.UTF-8 taskset -c "$cores" "$@" > /dev/null
   end=$(date +%s%N)

@@ -228,7 +228,7 @@ struct Bench {
     spare: Option<ReceivedBatch>,
     /// Pages made so far.
     next: u64,
-    /// Those of them that are no copies; `number_of` maps the n-th to what it was made from.
+    /// Those of them that are no copies.
     originals: u64,
 }
 
@@ -265,7 +265,7 @@ impl Bench {
     /// Makes a batch, judges it and commits.
     fn batch(&mut self, stream: Stream, seen: &mut Seen) {
         let batch = self.make(stream);
-        let by_page = self.next / BATCH_PAGES % 2 == 0;
+        let by_page = (self.next / BATCH_PAGES).is_multiple_of(2);
         let judge = &mut self.judge;
         let (start, cpu_start) = (Instant::now(), cpu_nanos());
         let judged = if by_page {
@@ -304,7 +304,6 @@ impl Bench {
             let dice = mix(number ^ 0xD1CE);
             // A hostile page is none of the others.
             let dice = if stream == Stream::Ordinary { dice } else { dice / 20 * 20 + 19 };
-            let of = |of: u64| mix(of ^ 0x0F_0F0F);
             // The last half of the window is there whatever was touched and moved in front of it.
             let window = (self.originals.min(self.capacity) / 2).max(1);
             let (original, kind) = match dice % 20 {
@@ -314,7 +313,7 @@ impl Bench {
                     (self.originals - 1, dice % 20)
                 }
             };
-            let seed = of(original);
+            let seed = mix(original ^ 0x0F_0F0F);
             let (near, remember) = (kind < 5, kind != 6);
             let mut sketch = Sketch {
                 event_time: EventTime::At(START_MILLIS + number as i64),
@@ -346,9 +345,9 @@ impl Bench {
             let digits = mix(number ^ 0xBAD);
             match stream {
                 Stream::Ordinary => {}
-                Stream::OneBand => batch.sketches.bands[first_band] = BandKey(77),
+                Stream::OneBand => batch.sketches.bands[first_band] = hostile_band(0),
                 Stream::AllBands => {
-                    (0..bands).for_each(|band| batch.sketches.bands[first_band + band] = BandKey(band as u32))
+                    (0..bands).for_each(|band| batch.sketches.bands[first_band + band] = hostile_band(band))
                 }
                 Stream::OneDigest => sketch.digest = 77,
                 Stream::OneUrl => sketch.url_key = Some(77),
@@ -375,6 +374,12 @@ impl Bench {
     }
 }
 
+/// A band key that all pages of a hostile stream share.
+fn hostile_band(band: usize) -> BandKey {
+    BandKey(mix(!(band as u64)) as u32)
+}
+
+/// Which histogram a page's time goes to.
 fn kind(judged: &Judged) -> usize {
     match (judged.verdict, judged.remembered) {
         (Verdict::Unique | Verdict::Updated, true) => 0,

@@ -2,8 +2,9 @@
 //! what they are tested against.
 //!
 //! [`equal`], for probes: of a loop over sixteen entries the compiler makes four vectors, but not the way from
-//! them to a number. With the instructions named, which every x86-64 has, a judge of a full window is a third faster.
-//! [`differing`], for inserts: sixteen bits at random, of which AVX2 fetches eight at a time.
+//! them to a number. With the instructions named, which every x86-64 has, and stale entries found without a branch for
+//! each, a judge with a full window of a million pages took 1.26 µs a page instead of 1.92.
+//! [`differing`], for inserts: sixteen bits at random, of which AVX2 fetches eight at a time; a tenth less again at 4 million.
 
 /// Entries in a bucket of one 64-byte cache line.
 pub const BUCKET_ENTRIES: usize = 16;

@@ -1,4 +1,4 @@
-//! Bringing memory into the cache before it is asked for: the one thing that a judge of random reads gains most by.
+//! Bringing memory into the cache before it is asked for.
 
 /// Begins to bring in the cache line of `place`; costs an instruction, changes nothing. Does nothing where the
 /// processor has no such instruction that Rust knows.

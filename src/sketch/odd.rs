@@ -68,6 +68,7 @@ fn level_of(form: u32) -> u32 {
 #[derive(Debug, Clone)]
 pub struct OddSketch {
     row_words: usize,
+    /// All zeros between two pages: whoever reads it empties it.
     map: Vec<u64>,
 }
 
@@ -93,6 +94,7 @@ impl OddSketch {
         let taken = self.fold(form, row);
         if level == 0 && taken <= list_length(self.row_words) {
             row.truncate(start);
+            self.fill(shingles, level);
             self.list(taken, row);
             neighbours.resize(neighbours.len() + 2 * none, 0);
             return;
@@ -102,14 +104,18 @@ impl OddSketch {
             form += 1;
             distinct /= 2.0;
         }
+        if form > lowest + 1 {
+            self.fill(shingles, level_of(form - 1));
+            self.fold(form - 1, neighbours);
+        } else if form > lowest {
+            neighbours.extend_from_slice(&row[start..]);
+        } else {
+            neighbours.resize(neighbours.len() + none, 0);
+        }
         if form > lowest {
             row.truncate(start);
             self.fill(shingles, level_of(form));
             self.fold(form, row);
-            self.fill(shingles, level_of(form - 1));
-            self.fold(form - 1, neighbours);
-        } else {
-            neighbours.resize(neighbours.len() + none, 0);
         }
         if form < MAX_FORM && distinct > most / 2.0 {
             self.fill(shingles, level_of(form + 1));
@@ -122,7 +128,6 @@ impl OddSketch {
     /// Sets the bits of the shingles of `level`.
     #[inline(always)]
     fn fill(&mut self, shingles: &[u64], level: u32) {
-        self.map.fill(0);
         match self.row_words {
             4 => fill_of::<{ 4 * MAP_ROWS }>(&mut self.map, shingles, level),
             8 => fill_of::<{ 8 * MAP_ROWS }>(&mut self.map, shingles, level),
@@ -138,14 +143,14 @@ impl OddSketch {
         -places * (1.0 - (taken as f64).min(places - 1.0) / places).ln()
     }
 
-    /// The places in the map, in order.
-    fn list(&self, taken: usize, out: &mut Vec<u64>) {
+    /// Appends the places in the map, in order, and empties it.
+    fn list(&mut self, taken: usize, out: &mut Vec<u64>) {
         let mut row = [0; MAX_WORDS];
         let bits = place_bits(self.row_words);
         let each_word = 64 / bits;
         let mut number = 0;
-        for (word, &held) in self.map.iter().enumerate() {
-            let mut held = held;
+        for (word, held) in self.map.iter_mut().enumerate() {
+            let mut held = std::mem::take(held);
             while held != 0 {
                 let place = word as u64 * 64 + u64::from(held.trailing_zeros());
                 row[number / each_word] |= place << (number % each_word * bits);
@@ -157,9 +162,9 @@ impl OddSketch {
         out.extend_from_slice(&row[..self.row_words]);
     }
 
-    /// Appends the odd sketch of the map. The places taken in it.
+    /// Appends the odd sketch of the map, and empties that. The places that were taken in it.
     #[inline(always)]
-    fn fold(&self, form: u32, out: &mut Vec<u64>) -> usize {
+    fn fold(&mut self, form: u32, out: &mut Vec<u64>) -> usize {
         match self.row_words {
             4 => self.fold_of::<4>(form, out),
             8 => self.fold_of::<8>(form, out),
@@ -169,24 +174,25 @@ impl OddSketch {
     }
 
     #[inline(always)]
-    fn fold_of<const WORDS: usize>(&self, form: u32, out: &mut Vec<u64>) -> usize {
-        let (rows, _) = self.map.as_chunks::<WORDS>();
-        // The columns under the header do not count.
-        let mut columns = [u64::MAX; WORDS];
-        columns[WORDS - 1] = BITS;
-        let mut parity = [0u64; WORDS];
-        let (mut counts, mut taken) = ([0u64; WORDS], [0u64; WORDS]);
+    fn fold_of<const WORDS: usize>(&mut self, form: u32, out: &mut Vec<u64>) -> usize {
+        let (rows, _) = self.map.as_chunks_mut::<WORDS>();
+        let (mut parity, mut taken) = ([0u64; WORDS], [0u64; WORDS]);
+        // Places taken in the columns under the header, which do not count.
+        let mut under_header = 0;
         for row in rows {
+            // Emptied here and not all at once before the next fill, whose loads would wait for that. It also tells
+            // the compiler to take row by row and not, as it does otherwise, column by column.
+            let row = std::mem::replace(row, [0; WORDS]);
             for word in 0..WORDS {
-                let counted = row[word] & columns[word];
-                parity[word] ^= counted;
-                counts[word] += u64::from(counted.count_ones());
+                parity[word] ^= row[word];
                 taken[word] += u64::from(row[word].count_ones());
             }
+            under_header += u64::from((row[WORDS - 1] & !BITS).count_ones());
         }
-        parity[WORDS - 1] |= header_bits(counts.iter().sum(), form);
+        let taken = taken.iter().sum::<u64>();
+        parity[WORDS - 1] = parity[WORDS - 1] & BITS | header_bits(taken - under_header, form);
         out.extend_from_slice(&parity);
-        taken.iter().sum::<u64>() as usize
+        taken as usize
     }
 }
 
@@ -386,9 +392,14 @@ mod tests {
     }
 
     fn rows(shingles: &[u64], bytes: usize) -> (Vec<u64>, Vec<u64>) {
-        let (mut row, mut neighbours) = (Vec::new(), Vec::new());
-        OddSketch::new(bytes).pack(shingles, 0, &mut row, &mut neighbours);
-        (row, neighbours)
+        let mut sketch = OddSketch::new(bytes);
+        let [first, again] = [(); 2].map(|()| {
+            let (mut row, mut neighbours) = (Vec::new(), Vec::new());
+            sketch.pack(shingles, 0, &mut row, &mut neighbours);
+            (row, neighbours)
+        });
+        assert_eq!(first, again, "nothing is left of the page before");
+        first
     }
 
     proptest! {

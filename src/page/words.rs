@@ -55,7 +55,10 @@ pub fn for_each(text: &str, word: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
             word.extend(text.as_bytes()[start..end].iter().map(u8::to_ascii_lowercase));
             each(word);
         } else {
-            unicode::for_each(&text[start..end], word, &mut each);
+            let mut words = unicode::Words::new(&text[start..end], word);
+            while let Some(word) = words.next_word() {
+                each(word);
+            }
         }
     });
 }

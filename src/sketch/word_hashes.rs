@@ -1,176 +1,172 @@
 //! Text → the keyed hash of every word, in order: SipHash-1-3 of several words at once.
 //!
 //! ```text
-//!            ┌─▶ words of 0 to 7 bytes   one block, in the place of the word ──┐
-//! spans ─────┼─▶ words of 8 to 15 bytes  two blocks, in a queue ───────────────┼─▶ hashes in order ─▶ run
-//!            └─▶ longer words            hashed one by one ────────────────────┘
+//!            ┌─▶ words of 0 to 15 bytes  one or two blocks ─┐
+//! spans ─────┤                                              ├─▶ hashes, each in the place of its word ─▶ run
+//!            └─▶ longer words            one by one ────────┘
 //! ```
 //!
-//! Words wait until there are enough to fill all lanes. ASCII words are read straight from the text: setting bit 5 of a
-//! letter or a digit is lower case.
+//! Words wait in a queue until there are enough for all lanes. ASCII words are read straight from the text: setting bit 5
+//! of a letter or a digit is lower case.
 
-use super::siphash::{last_block, one_block, two_blocks};
+use super::siphash::{last_block, up_to_two_blocks};
 use crate::cpu::Cpu;
-use crate::page::words::{scan, unicode};
+use crate::page::words::scan::{Found, MAX_SPANS, Scanner};
+use crate::page::words::unicode;
 use siphasher::sip::SipHasher13;
 
 /// Words of a run: their hashes and blocks fit the first-level cache.
-const RUN_WORDS: usize = 512;
+const RUN_WORDS: usize = 2 * MAX_SPANS;
 
 /// Bit 5 of every byte.
 const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
-
-/// By the length of a word, which bytes of its first and its second eight belong to it.
-const LOW: [u64; 16] = owned(0);
-const HIGH: [u64; 16] = owned(8);
-
-const fn owned(from: usize) -> [u64; 16] {
-    let mut masks = [0; 16];
-    let mut length = from + 1;
-    while length < 16 {
-        masks[length] = if length < from + 8 { (1 << (8 * (length - from))) - 1 } else { u64::MAX };
-        length += 1;
-    }
-    masks
-}
 
 /// Hashes the words of one page at a time.
 #[derive(Clone)]
 pub struct WordHashes {
     key: [u64; 2],
     long: SipHasher13,
-    queues: Box<Queues>,
+    queue: Box<Queue>,
     scratch: Vec<u8>,
 }
 
+/// Words that wait for their hashes.
 #[derive(Clone)]
-struct Queues {
+struct Queue {
     num_words: usize,
-    /// The block of every word; of a longer one it means nothing, and its hash is put right afterwards.
-    short: [u64; RUN_WORDS],
-    num_medium: usize,
-    // Written for every word, the last one too: one place more.
-    medium: [[u64; RUN_WORDS + 1]; 2],
-    medium_at: [u16; RUN_WORDS + 1],
-    num_long: usize,
-    long: [u64; RUN_WORDS],
-    long_at: [u16; RUN_WORDS],
+    /// The blocks of each word; of a word of less than 8 bytes only the last counts.
+    first: [u64; RUN_WORDS],
+    last: [u64; RUN_WORDS],
     hashes: [u64; RUN_WORDS],
-    /// Hashes in the order of the queue of two blocks.
-    out: [u64; RUN_WORDS],
+    /// Longer words, hashed already, and their places.
+    num_long: usize,
+    long: [(u64, usize); RUN_WORDS],
 }
 
 impl WordHashes {
     /// Under this key.
     pub fn new(key: [u64; 2]) -> Self {
-        let queues = Queues {
+        let queue = Queue {
             num_words: 0,
-            short: [0; RUN_WORDS],
-            num_medium: 0,
-            medium: [[0; RUN_WORDS + 1]; 2],
-            medium_at: [0; RUN_WORDS + 1],
-            num_long: 0,
-            long: [0; RUN_WORDS],
-            long_at: [0; RUN_WORDS],
+            first: [0; RUN_WORDS],
+            last: [0; RUN_WORDS],
             hashes: [0; RUN_WORDS],
-            out: [0; RUN_WORDS],
+            num_long: 0,
+            long: [(0, 0); RUN_WORDS],
         };
-        Self { key, long: SipHasher13::new_with_keys(key[0], key[1]), queues: Box::new(queues), scratch: Vec::new() }
+        Self { key, long: SipHasher13::new_with_keys(key[0], key[1]), queue: Box::new(queue), scratch: Vec::new() }
     }
 
     /// Calls `run` with the hashes of the words of `text`, up to [`RUN_WORDS`] at a time and in order.
     #[inline(always)]
     pub fn for_each_run(&mut self, cpu: Cpu, text: &str, mut run: impl FnMut(&[u64])) {
-        let Self { key, long, queues, scratch } = self;
-        scan::spans(
-            cpu,
-            text.as_bytes(),
-            #[inline(always)]
-            |start, end, ascii| {
-                if queues.num_words == RUN_WORDS {
-                    run(queues.hash(*key));
-                }
-                let word = &text.as_bytes()[start..end];
-                if ascii && word.len() < 16 {
-                    let (low, high) = match text.as_bytes()[start..].first_chunk::<16>() {
-                        Some(bytes) => halves(bytes),
-                        None => halves(&padded(word)),
-                    };
-                    queues.push(low | LOWER_CASE, high | LOWER_CASE, word.len());
-                } else if ascii {
-                    scratch.clear();
-                    scratch.extend(word.iter().map(|byte| byte | 0x20));
-                    queues.push_hash(long.hash(scratch));
-                } else {
-                    unicode::for_each(&text[start..end], scratch, |word| {
-                        if queues.num_words == RUN_WORDS {
-                            run(queues.hash(*key));
+        let Self { key, long, queue, scratch } = self;
+        // Words of a page that was given up are none of this one's.
+        (queue.num_words, queue.num_long) = (0, 0);
+        let mut scanner = Scanner::new(text.as_bytes());
+        while let Some(found) = scanner.find_next(cpu) {
+            if queue.num_words > RUN_WORDS - MAX_SPANS {
+                run(queue.hash(*key));
+            }
+            match found {
+                Found::Words(spans) => queue.push_ascii(text.as_bytes(), spans, long, scratch),
+                Found::Mixed(start, end) => {
+                    let mut words = unicode::Words::new(&text[start..end], scratch);
+                    while let Some(word) = words.next_word() {
+                        if queue.num_words == RUN_WORDS {
+                            run(queue.hash(*key));
                         }
-                        if word.len() < 16 {
-                            let (low, high) = halves(&padded(word));
-                            queues.push(low, high, word.len());
-                        } else {
-                            queues.push_hash(long.hash(word));
-                        }
-                    });
+                        queue.push(word, long);
+                    }
                 }
-            },
-        );
-        if queues.num_words > 0 {
-            run(queues.hash(*key));
+            }
+        }
+        if queue.num_words > 0 {
+            run(queue.hash(*key));
         }
     }
 }
 
-impl Queues {
-    /// Adds a word of less than 16 bytes: `low` and `high` are its bytes and whatever follows them.
+impl Queue {
+    /// Adds words of ASCII; there must be room for them.
     #[inline(always)]
-    fn push(&mut self, low: u64, high: u64, length: usize) {
-        // Both forms are written, and the queue of two blocks moves on or does not: the lengths of words are nothing that
-        // a branch could foresee.
-        let (word, medium) = (self.num_words, self.num_medium);
-        self.short[word] = last_block(low & LOW[length & 15], length);
-        self.medium[0][medium] = low;
-        self.medium[1][medium] = last_block(high & HIGH[length & 15], length);
-        self.medium_at[medium] = word as u16;
-        self.num_medium = medium + usize::from(length >= 8);
-        self.num_words = word + 1;
+    fn push_ascii(&mut self, text: &[u8], spans: &[[usize; 2]], long: &SipHasher13, scratch: &mut Vec<u8>) {
+        let places = self.num_words..self.num_words + spans.len();
+        let blocks = self.first[places.clone()].iter_mut().zip(&mut self.last[places.clone()]);
+        for (([start, end], (first, last)), place) in spans.iter().zip(blocks).zip(places.clone()) {
+            let (word, length) = (&text[*start..*end], end - start);
+            if length >= 16 {
+                scratch.clear();
+                scratch.extend(word.iter().map(|byte| byte | 0x20));
+                self.long[self.num_long] = (long.hash(scratch), place);
+                self.num_long += 1;
+                continue;
+            }
+            let (low, high) = match text[*start..].first_chunk::<16>() {
+                Some(bytes) => {
+                    let both = u128::from_le_bytes(*bytes);
+                    (both as u64, (both >> 64) as u64)
+                }
+                None => padded(word),
+            };
+            *first = low | LOWER_CASE;
+            *last = last_of(low | LOWER_CASE, high | LOWER_CASE, length);
+        }
+        self.num_words = places.end;
     }
 
-    fn push_hash(&mut self, hash: u64) {
-        self.long[self.num_long] = hash;
-        self.long_at[self.num_long] = self.num_words as u16;
-        self.num_long += 1;
+    /// Adds one word; there must be room for it.
+    #[inline(always)]
+    fn push(&mut self, word: &[u8], long: &SipHasher13) {
+        let place = self.num_words;
+        if word.len() < 16 {
+            let (low, high) = padded(word);
+            self.first[place] = low;
+            self.last[place] = last_of(low, high, word.len());
+        } else {
+            self.long[self.num_long] = (long.hash(word), place);
+            self.num_long += 1;
+        }
         self.num_words += 1;
     }
 
-    /// Hashes all words that wait, and empties the queues.
+    /// Hashes all words that wait, and empties the queue.
     #[inline(always)]
     fn hash(&mut self, key: [u64; 2]) -> &[u64] {
-        let Self { num_words, short, num_medium, medium, medium_at, num_long, long, long_at, hashes, out } = self;
-        one_block(key, &short[..*num_words], hashes);
-        two_blocks(key, &medium[0][..*num_medium], &medium[1][..*num_medium], out);
-        let medium = out.iter().zip(&medium_at[..*num_medium]);
-        for (hash, place) in medium.chain(long.iter().zip(&long_at[..*num_long])) {
-            hashes[usize::from(*place)] = *hash;
+        let Self { num_words, first, last, hashes, num_long, long } = self;
+        up_to_two_blocks(key, &first[..*num_words], &last[..*num_words], hashes);
+        for (hash, place) in &long[..*num_long] {
+            hashes[*place] = *hash;
         }
         let run = &hashes[..*num_words];
-        (*num_words, *num_medium, *num_long) = (0, 0, 0);
+        (*num_words, *num_long) = (0, 0);
         run
     }
 }
 
+/// The last block of a word of less than 16 bytes: `low` and `high` are its bytes and whatever follows them.
 #[inline(always)]
-fn halves(bytes: &[u8; 16]) -> (u64, u64) {
-    let both = u128::from_le_bytes(*bytes);
-    (both as u64, (both >> 64) as u64)
+fn last_of(low: u64, high: u64, length: usize) -> u64 {
+    let owned = (1 << (length % 8 * 8)) - 1;
+    last_block(if length < 8 { low } else { high } & owned, length)
 }
 
-/// A word of less than 16 bytes, and zeros.
-fn padded(word: &[u8]) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..word.len()].copy_from_slice(word);
-    bytes
+/// A word of less than 16 bytes, and zeros, in two halves.
+#[inline(always)]
+fn padded(word: &[u8]) -> (u64, u64) {
+    let eight = |at: usize| u64::from_le_bytes(word[at..at + 8].try_into().expect("eight bytes"));
+    let four = |at: usize| u64::from(u32::from_le_bytes(word[at..at + 4].try_into().expect("four bytes")));
+    // Two loads that overlap, since a copy of unknown length is a call.
+    match word.len() {
+        0 => (0, 0),
+        length @ 1..4 => {
+            let byte = |at: usize| u64::from(word[at]) << (at * 8);
+            (byte(0) | byte(length / 2) | byte(length - 1), 0)
+        }
+        length @ 4..8 => (four(0) | four(length - 4) << ((length - 4) * 8), 0),
+        // What `eight` reads twice is shifted out, in two steps since it may be all.
+        length => (eight(0), eight(length - 8) >> 8 >> ((15 - length) * 8)),
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const MIN_OVERLAY_SLOTS: usize = 2_048;
 const MAX_OVERLAY_SLOTS: usize = 65_536;
 
 /// What the parts may take beyond their shares by being rounded up.
-const ROUNDING_BYTES: f64 = 256.0;
+const ROUNDING_BYTES: f64 = 4096.0 + 256.0;
 
 /// Changes that an open transaction may make for each overlay slot: page, insert, evict, touch, age.
 const CHANGES_PER_OVERLAY_SLOT: usize = 7;

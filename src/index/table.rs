@@ -1,11 +1,14 @@
 //! The one table of the index: 32-bit keys → page slots, in cache-line buckets.
 //!
 //! ```text
-//! key ─┬─▶ bucket 1  [entry × 16]   64 bytes: one cache line
-//!      └─▶ bucket 2  [entry × 16]   an insert goes into the emptier of the two
+//! key ──▶ stretch of 64 buckets ─┬─▶ bucket 1  [entry × 16]   64 bytes: one cache line
+//!         (4 KiB)                └─▶ bucket 2  [entry × 16]   an insert goes into the emptier of the two
 //!
 //! entry = tag (what is left) │ generation (1 bit) │ page slot (id_bits); 0 = empty
 //! ```
+//!
+//! All buckets of a key are in one page of memory, so that the processor translates one address for them: of a table too
+//! large for its translation buffers that costs more than the lines themselves.
 //!
 //! Nothing is ever rehashed or moved, so no insert is dearer than another. A page is forgotten without
 //! touching the table: its slot's generation flips when the slot is freed, which turns the entries
@@ -33,6 +36,9 @@ pub enum Choices {
     /// For digests and URLs.
     Four = 4,
 }
+
+/// Buckets of a stretch: a power of two.
+const STRETCH_BUCKETS: usize = 64;
 
 /// Pages remembered for each 2 MiB of the table from which it is worth huge pages. Their 14 keys each have by then
 /// written to a fifth of the small pages.
@@ -123,7 +129,8 @@ pub struct Table {
 impl Table {
     /// Buckets for `num_slots` page slots with `keys_per_page` keys each.
     pub fn num_buckets(num_slots: usize, keys_per_page: usize) -> usize {
-        ((num_slots * keys_per_page) as f64 / (LOAD * BUCKET_ENTRIES as f64)).ceil() as usize + 1
+        let buckets = (num_slots * keys_per_page) as f64 / (LOAD * BUCKET_ENTRIES as f64);
+        (buckets as usize + 1).next_multiple_of(STRETCH_BUCKETS)
     }
 
     /// An empty table for page slots 1 to `num_slots` − 1 (slot 0 is never used: it marks an empty entry).
@@ -147,14 +154,21 @@ impl Table {
         }
     }
 
-    /// The buckets of a key, and its tag in place.
+    /// The buckets of a key, which differ, and its tag in place.
     #[inline]
     fn places(&self, key: u32) -> ([usize; 4], u32) {
-        let second = u64::from(key).wrapping_mul(0x9FB2_1C65_1E98_DF25);
-        let third = (second ^ second >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        let within = |hash: u64| (((hash & 0xFFFF_FFFF) * self.buckets.len() as u64) >> 32) as usize;
-        let tag = (second as u32 >> 3) & self.tag_mask();
-        ([within(u64::from(key)), within(second >> 32), within(third >> 32), within(third)], tag)
+        let mixed = u64::from(key).wrapping_mul(0x9FB2_1C65_1E98_DF25);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        let num_stretches = (self.buckets.len() / STRETCH_BUCKETS) as u64;
+        let stretch = (u64::from(key) * num_stretches >> 32) as usize * STRETCH_BUCKETS;
+        let last = STRETCH_BUCKETS - 1;
+        let first = (mixed >> 58) as usize;
+        // Not 0, and neither that nor each other.
+        let second = 1 + ((mixed >> 45 & 0x1FFF) as usize * last >> 13);
+        let third = 1 + ((mixed >> 32 & 0x1FFF) as usize * (last - 1) >> 13);
+        let third = third + usize::from(third >= second);
+        let places = [first, first ^ second, first ^ third, first ^ second ^ third];
+        (places.map(|place| stretch + place), mixed as u32 & self.tag_mask())
     }
 
     fn tag_mask(&self) -> u32 {
@@ -165,7 +179,7 @@ impl Table {
         (1 << self.id_bits) - 1
     }
 
-    /// Calls `each` with every page slot that may have `key`; with one twice if two of its buckets are the same.
+    /// Calls `each` with every page slot that may have `key`.
     #[inline]
     pub fn probe(&self, key: u32, choices: Choices, mut each: impl FnMut(Slot)) {
         let (places, tag) = self.places(key);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            key (band, digest, URL)          page slot
-//! probe ────▶ table: two buckets of 16 ──────▶ record (32 bytes) + bits (64 bytes) ──▶ verify
-//!                                               │  └ LRU links, event time, origin
+//! probe ────▶ table: two buckets of 16 ──────▶ bits (64 bytes) + record (32 bytes) ──▶ verify
+//!                                               │                   └ LRU links, event time, origin
 //!                                               └─▶ ring of names (id, URL)
 //! ```
 //!
@@ -223,12 +223,12 @@ impl Index {
     }
 
     /// The live page in `slot`, if there is one.
-    pub fn record(&self, slot: Slot) -> Option<&Record> {
+    pub fn record(&self, slot: Slot) -> Option<Record> {
         self.pages.get(slot)
     }
 
     /// The origin of a record, and whether its first verdict was `updated`.
-    pub fn origin(record: &Record) -> (Origin, bool) {
+    pub fn origin(record: Record) -> (Origin, bool) {
         Origin::unpack(record.origin)
     }
 
@@ -242,27 +242,25 @@ impl Index {
         self.pages.get(slot).map_or_else(Named::default, |record| self.names.read(slot, record.origin))
     }
 
-    /// Calls `each` with every slot whose page may share the band, live or not: whether it is, is in the record, a line of
-    /// memory that most do not deserve. Their bits tell them from those that do.
-    #[inline]
-    pub fn probe_band(&self, band: BandKey, each: impl FnMut(Slot)) {
-        self.table.probe(band.0, Choices::Two, each);
+    /// Appends every slot whose page may share a band, live or not: whether it is, is in the record, a line of memory
+    /// that most do not deserve. Their bits tell them from those that do.
+    pub fn probe_bands(&self, bands: &[BandKey], found: &mut Vec<Slot>) {
+        self.table.probe(bands.iter().map(|band| (band.0, Choices::Two)), |slot| found.push(slot));
     }
 
-    /// Calls `each` with every live page that has this digest.
-    pub fn probe_digest(&self, digest: u64, mut each: impl FnMut(Slot, &Record)) {
-        self.table.probe(digest_key(digest), Choices::Four, |slot| {
-            if let Some(record) = self.pages.get(slot).filter(|record| record.digest == digest) {
-                each(slot, record);
-            }
-        });
+    /// Appends every live page that has this digest.
+    pub fn probe_digest(&self, digest: u64, found: &mut Vec<Slot>) {
+        let has_it = |slot: &Slot| self.pages.get(*slot).is_some_and(|record| record.digest == digest);
+        self.table.probe([(digest_key(digest), Choices::Four)].into_iter(), |slot| found.push(slot));
+        found.retain(has_it);
     }
 
     /// The live page of this URL.
     pub fn probe_url(&self, url_key: u64) -> Option<Slot> {
+        let check = url_check(Some(url_key));
         let mut found = None;
-        self.table.probe(url_table_key(url_key), Choices::Four, |slot| {
-            if self.pages.get(slot).is_some_and(|record| record.url_check == url_check(Some(url_key))) {
+        self.table.probe([(url_table_key(url_key), Choices::Four)].into_iter(), |slot| {
+            if self.pages.get(slot).is_some_and(|record| record.url_check == check) {
                 found = Some(slot);
             }
         });
@@ -286,8 +284,13 @@ impl Index {
             self.evict(last, Evicted::Capacity, now, tally);
         }
         let packed = entry.origin.pack(entry.updated);
-        let record = Record::new(entry.digest, packed, url_check(entry.url_key), entry.event_time);
-        let slot = self.pages.insert(record, entry.bits).expect("the caller made sure of room");
+        let record = Record {
+            digest: entry.digest,
+            origin: packed,
+            url_check: url_check(entry.url_key),
+            event_time: entry.event_time,
+        };
+        let slot = self.pages.insert(&record, entry.bits).expect("the caller made sure of room");
         self.journal.push(Change::Insert(slot));
         self.names.write(slot, packed, entry.names);
         if let Some(hosts) = &mut self.hosts {
@@ -298,13 +301,12 @@ impl Index {
         let bands = bands.iter().map(|band| (band.0, Choices::Two));
         let others = [Some(digest_key(entry.digest)), entry.url_key.map(url_table_key)];
         let others = others.into_iter().flatten().map(|key| (key, Choices::Four));
-        for (key, choices) in bands.chain(others) {
-            match self.table.insert(key, choices, slot, &self.generations) {
-                Inserted::Free => {}
-                Inserted::Over(overwritten) => self.journal.push(Change::Overwrite(overwritten)),
-                Inserted::Lost => tally.bucket_overflows += 1,
-            }
-        }
+        let Self { table, generations, journal, .. } = self;
+        table.insert(bands.chain(others), slot, generations, |inserted| match inserted {
+            Inserted::Free => {}
+            Inserted::Over(overwritten) => journal.push(Change::Overwrite(overwritten)),
+            Inserted::Lost => tally.bucket_overflows += 1,
+        });
         slot
     }
 
@@ -317,8 +319,8 @@ impl Index {
 
     /// Changes a page's event time.
     pub fn set_time(&mut self, slot: Slot, event_time: u32) {
-        let record = self.pages.get_mut(slot).expect("only live pages get a time");
-        let old = std::mem::replace(&mut record.event_time, event_time);
+        let old = self.pages.get(slot).expect("only live pages get a time").event_time;
+        self.pages.set_time(slot, event_time);
         self.journal.push(Change::Time { slot, old });
     }
 
@@ -337,7 +339,7 @@ impl Index {
     /// recency, unlike that of slots, is the same whatever the batches and whatever was aborted.
     pub fn sweep_age(&mut self, oldest: u32, now: u32, tally: &mut Tally) {
         for _ in 0..AGE_SWEEP_SLOTS {
-            let past = |record: &Record| record.event_time != NO_TIME && record.event_time < oldest;
+            let past = |record: Record| record.event_time != NO_TIME && record.event_time < oldest;
             let last = self.pages.least_recent().filter(|slot| self.pages.get(*slot).is_some_and(past));
             let Some(slot) = last else { return };
             self.evict(slot, Evicted::Age, Some(now), tally);
@@ -380,9 +382,7 @@ impl Index {
                     self.pages.unlink(slot);
                     self.pages.link_before(slot, before);
                 }
-                Change::Time { slot, old } => {
-                    self.pages.get_mut(slot).expect("the page lives as it did").event_time = old;
-                }
+                Change::Time { slot, old } => self.pages.set_time(slot, old),
             }
         }
     }

@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("page", &["config", "cpu"]),
     ("sketch", &["page", "config", "cpu"]),
     ("verdict", &["page", "config"]),
-    ("index", &["sketch", "page", "config", "verdict"]),
+    ("index", &["sketch", "page", "config", "verdict", "cpu"]),
     ("batch", &["index", "sketch", "page", "verdict"]),
     ("evaluate", &["batch", "index", "sketch", "page", "config", "verdict", "transport", "generate"]),
     ("generate", &[]),

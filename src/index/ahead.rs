@@ -10,13 +10,16 @@
 
 use super::judged::Sketched;
 use super::table::Choices;
-use super::{Index, digest_key, url_table_key};
+use super::{Index, Slot, digest_key, url_table_key};
 
 /// Pages between [`Index::expect_buckets`] and judging.
 pub const BUCKETS_AHEAD: usize = 10;
 
 /// Pages between [`Index::expect_candidates`] and judging.
 pub const CANDIDATES_AHEAD: usize = 4;
+
+/// Candidates of a page that are brought in, at most.
+const MAX_EXPECTED: usize = 64;
 
 const _: () = assert!(CANDIDATES_AHEAD < BUCKETS_AHEAD);
 
@@ -34,31 +37,44 @@ impl Index {
 
     /// Brings in the buckets of a page that comes soon, and the slot that it may be put in.
     pub fn expect_buckets(&self, page: &Sketched) {
-        each_key(page, |key, choices| self.table.prefetch(key, choices));
+        bands(page).chain(names(page)).for_each(|(key, choices)| self.table.prefetch(key, choices));
         // As many pages from now these slots are free, and the first ones free are the first ones used.
         if let Some((_, slot)) = self.retired.get(BUCKETS_AHEAD) {
             self.pages.prefetch_record(*slot);
             self.pages.prefetch_bits(*slot);
         }
+        self.pages.prefetch_least_recent();
     }
 
     /// Brings in what the buckets of a page point to, once they are here.
     pub fn expect_candidates(&self, page: &Sketched) {
-        each_key(page, |key, choices| match choices {
-            Choices::Two => self.table.probe(key, choices, |slot| self.pages.prefetch_bits(slot)),
-            Choices::Four => self.table.probe(key, choices, |slot| self.pages.prefetch_record(slot)),
+        self.expect(bands(page), |slot| self.pages.prefetch_bits(slot));
+        self.expect(names(page), |slot| self.pages.prefetch_record(slot));
+    }
+
+    /// First all slots and then all lines: one after the other, each would wait for the address of the last.
+    #[inline]
+    fn expect(&self, keys: impl Iterator<Item = (u32, Choices)>, prefetch: impl Fn(Slot)) {
+        let mut slots = [Slot(0); MAX_EXPECTED];
+        let mut num_slots = 0;
+        self.table.probe(keys, |slot| {
+            slots[num_slots % MAX_EXPECTED] = slot;
+            num_slots += 1;
         });
+        slots[..num_slots.min(MAX_EXPECTED)].iter().for_each(|slot| prefetch(*slot));
     }
 }
 
-/// Calls `each` with every key that the page is looked up by.
+/// The keys of the page's bands.
 #[inline]
-fn each_key(page: &Sketched, mut each: impl FnMut(u32, Choices)) {
-    if !page.short {
-        page.bands.iter().for_each(|band| each(band.0, Choices::Two));
-    }
-    each(digest_key(page.digest), Choices::Four);
-    if let Some(url_key) = page.url_key {
-        each(url_table_key(url_key), Choices::Four);
-    }
+fn bands(page: &Sketched) -> impl Iterator<Item = (u32, Choices)> {
+    let bands = if page.short { &[] } else { page.bands };
+    bands.iter().map(|band| (band.0, Choices::Two))
+}
+
+/// The other keys that the page is looked up by.
+#[inline]
+fn names(page: &Sketched) -> impl Iterator<Item = (u32, Choices)> {
+    let keys = [Some(digest_key(page.digest)), page.url_key.map(url_table_key)];
+    keys.into_iter().flatten().map(|key| (key, Choices::Four))
 }

@@ -259,7 +259,7 @@ impl Judge {
         let Some(now) = self.clock.now() else { return };
         for at in 0..self.before_clock.len() {
             let slot = self.before_clock[at];
-            let ahead = |record: &&Record| record.event_time > now.saturating_add(MAX_AHEAD_SECONDS);
+            let ahead = |record: &Record| record.event_time > now.saturating_add(MAX_AHEAD_SECONDS);
             let Some(digest) = self.index.record(slot).filter(ahead).map(|record| record.digest) else { continue };
             self.index.set_time(slot, now);
             self.let_go(digest);
@@ -311,8 +311,7 @@ impl Judge {
         }
         self.tally.cache_misses += u64::from(self.hot.is_some());
         self.candidates.clear();
-        let candidates = &mut self.candidates;
-        self.index.probe_digest(digest, |slot, _| candidates.push(slot));
+        self.index.probe_digest(digest, &mut self.candidates);
         let mut best: Option<Slot> = None;
         for at in 0..self.candidates.len() {
             let slot = self.candidates[at];
@@ -371,12 +370,9 @@ impl Judge {
             return None;
         }
         self.candidates.clear();
-        let candidates = &mut self.candidates;
-        for band in page.bands {
-            self.index.probe_band(*band, |slot| candidates.push(slot));
-        }
-        candidates.sort_unstable();
-        candidates.dedup();
+        self.index.probe_bands(page.bands, &mut self.candidates);
+        self.candidates.sort_unstable();
+        self.candidates.dedup();
         let mut best = None::<(Slot, f32)>;
         let first = self.tally.resemblances.len();
         for at in 0..self.candidates.len() {
@@ -425,7 +421,7 @@ impl Judge {
 
     /// A match refreshes recency and, if asked for, age.
     fn matched(&mut self, slot: Slot, event_time: u32) {
-        let record = *self.index.record(slot).expect("a canonical is live");
+        let record = self.index.record(slot).expect("a canonical is live");
         if let Some(now) = self.clock.now().filter(|_| record.event_time != NO_TIME) {
             self.tally.match_ages.push(now.saturating_sub(record.event_time));
         }

@@ -2,9 +2,9 @@
 //! what they are tested against.
 //!
 //! [`equal`], for probes: of a loop over sixteen entries the compiler makes four vectors, but not the way from
-//! them to a number. With the instructions named, which every x86-64 has, and stale entries found without a branch for
-//! each, a judge with a full window of a million pages took 1.26 µs a page instead of 1.92.
-//! [`differing`], for inserts: sixteen bits at random, of which AVX2 fetches eight at a time; a tenth less again at 4 million.
+//! them to a number. [`differing`], for inserts: sixteen bits at random, which AVX2 fetches eight at a time.
+
+use crate::cpu::Cpu;
 
 /// Entries in a bucket of one 64-byte cache line.
 pub const BUCKET_ENTRIES: usize = 16;
@@ -13,7 +13,7 @@ pub const BUCKET_ENTRIES: usize = 16;
 pub type Bucket = [u32; BUCKET_ENTRIES];
 
 #[cfg(not(target_arch = "x86_64"))]
-pub use plain::{differing, equal};
+pub use portable::{differing, equal};
 #[cfg(target_arch = "x86_64")]
 pub use x86::{differing, equal};
 
@@ -37,41 +37,68 @@ pub mod plain {
     }
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+mod portable {
+    use super::{Bucket, Cpu, plain};
+
+    /// See [`plain::equal`].
+    pub fn equal(_: Cpu, bucket: &Bucket, mask: u32, tag: u32) -> u32 {
+        plain::equal(bucket, mask, tag)
+    }
+
+    /// See [`plain::differing`].
+    pub fn differing(_: Cpu, bucket: &Bucket, words: &[u32], bit: u32) -> u32 {
+        plain::differing(bucket, words, bit)
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Bucket;
-    use std::arch::x86_64::{
-        __m128i, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi32_si128, _mm_movemask_epi8, _mm_packs_epi16,
-        _mm_packs_epi32, _mm_set_epi32, _mm_set1_epi32, _mm256_and_si256, _mm256_castsi256_ps, _mm256_i32gather_epi32,
-        _mm256_loadu_si256, _mm256_movemask_ps, _mm256_set1_epi32, _mm256_slli_epi32, _mm256_srl_epi32,
-        _mm256_srli_epi32, _mm256_srlv_epi32, _mm256_xor_si256,
-    };
+    use super::{Bucket, Cpu};
+    use std::arch::x86_64::*;
 
     /// See [`super::plain::equal`].
     #[inline(always)]
-    pub fn equal(bucket: &Bucket, mask: u32, tag: u32) -> u32 {
-        let (fours, _) = bucket.as_chunks::<4>();
-        // SAFETY: every x86-64 has SSE2, and none of these instructions reads or writes memory.
-        unsafe {
-            let (mask, tag) = (_mm_set1_epi32(mask as i32), _mm_set1_epi32(tag as i32));
-            // All ones where they are equal, and zero elsewhere.
-            let [a, b, c, d]: [__m128i; 4] = std::array::from_fn(|at| {
-                let [a, b, c, d] = fours[at].map(|entry| entry as i32);
-                _mm_cmpeq_epi32(_mm_and_si128(_mm_set_epi32(d, c, b, a), mask), tag)
-            });
-            _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d))) as u32
+    pub fn equal(cpu: Cpu, bucket: &Bucket, mask: u32, tag: u32) -> u32 {
+        match cpu {
+            // SAFETY: this value is made only where AVX-512 has been seen.
+            Cpu::Avx512(_) => unsafe { equal_avx512(bucket, mask, tag) },
+            // SAFETY: SSE2 is part of x86-64.
+            Cpu::Avx2(_) | Cpu::Portable => unsafe { equal_sse2(bucket, mask, tag) },
         }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn equal_avx512(bucket: &Bucket, mask: u32, tag: u32) -> u32 {
+        // SAFETY: a bucket has the 64 bytes that are read, and they may lie anywhere.
+        let entries = unsafe { _mm512_loadu_si512(bucket.as_ptr().cast()) };
+        let tags = _mm512_and_si512(entries, _mm512_set1_epi32(mask as i32));
+        _mm512_cmpeq_epi32_mask(tags, _mm512_set1_epi32(tag as i32)).into()
+    }
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn equal_sse2(bucket: &Bucket, mask: u32, tag: u32) -> u32 {
+        let (fours, _) = bucket.as_chunks::<4>();
+        let (mask, tag) = (_mm_set1_epi32(mask as i32), _mm_set1_epi32(tag as i32));
+        // All ones where they are equal, and zero elsewhere.
+        let [a, b, c, d] = std::array::from_fn(|at| {
+            // SAFETY: four entries have the 16 bytes that are read, and they may lie anywhere.
+            let entries = unsafe { _mm_loadu_si128(fours[at].as_ptr().cast()) };
+            _mm_cmpeq_epi32(_mm_and_si128(entries, mask), tag)
+        });
+        _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d))) as u32
     }
 
     /// See [`super::plain::differing`].
     #[inline(always)]
-    pub fn differing(bucket: &Bucket, words: &[u32], bit: u32) -> u32 {
+    pub fn differing(cpu: Cpu, bucket: &Bucket, words: &[u32], bit: u32) -> u32 {
         assert!((5..32).contains(&bit) && words.len() >> (bit - 5) > 0, "there is a bit for every number");
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2, and what it asks for was just made sure of.
-            unsafe { differing_avx2(bucket, words, bit) }
-        } else {
-            super::plain::differing(bucket, words, bit)
+        match cpu {
+            // SAFETY: these values are made only where AVX2 has been seen, and what it asks for was just made sure of.
+            Cpu::Avx512(_) | Cpu::Avx2(_) => unsafe { differing_avx2(bucket, words, bit) },
+            Cpu::Portable => super::plain::differing(bucket, words, bit),
         }
     }
 
@@ -79,6 +106,7 @@ mod x86 {
     ///
     /// The processor has AVX2, and `words` 2 to the power of `bit` bits at least.
     #[target_feature(enable = "avx2")]
+    #[inline]
     unsafe fn differing_avx2(bucket: &Bucket, words: &[u32], bit: u32) -> u32 {
         let (numbers, low) = (_mm256_set1_epi32((1 << bit) - 1), _mm256_set1_epi32(31));
         let mut differing = 0;
@@ -110,11 +138,13 @@ mod tests {
     proptest! {
         #[test]
         fn the_fast_forms_are_the_plain_ones(bucket in bucket(), mask: u32, at in 0..BUCKET_ENTRIES, bit in 5u32..12, seed: u32) {
-            for (mask, tag) in [(mask, bucket[at] & mask), (u32::MAX, 0), (0, 0), (mask, !mask)] {
-                prop_assert_eq!(equal(&bucket, mask, tag), plain::equal(&bucket, mask, tag));
-            }
             let words: Vec<u32> = (0..1 << (bit - 5)).map(|at: u32| at.wrapping_add(seed).wrapping_mul(0x9E37_79B9)).collect();
-            prop_assert_eq!(differing(&bucket, &words, bit), plain::differing(&bucket, &words, bit));
+            for cpu in Cpu::all() {
+                for (mask, tag) in [(mask, bucket[at] & mask), (u32::MAX, 0), (0, 0), (mask, !mask)] {
+                    prop_assert_eq!(equal(cpu, &bucket, mask, tag), plain::equal(&bucket, mask, tag));
+                }
+                prop_assert_eq!(differing(cpu, &bucket, &words, bit), plain::differing(&bucket, &words, bit));
+            }
         }
     }
 }

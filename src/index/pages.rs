@@ -1,17 +1,26 @@
-//! The page slots: one record of 32 bytes and one row of bits each, linked in exact order of recency.
+//! The page slots: one row of bits and one record of 32 bytes each, linked in exact order of recency.
+//!
+//! ```text
+//! slots 2i and 2i + 1   row │ row │ record, record      192 bytes in three cache lines, with rows of 64 bytes
+//! ```
+//!
+//! Both parts of a slot are near each other, so that the processor translates one address for them, and neither is in
+//! more lines than it fills.
 
 use super::Slot;
 use super::prefetch::prefetch;
-use super::zeroed::{Plain, Zeroed};
+use super::zeroed::Zeroed;
 
 /// No slot: the end of the list.
 const NIL: u32 = 0;
 /// The `newer` link of a slot that holds no live page.
 const DEAD: u32 = u32::MAX;
 
+/// 64-bit words of a record.
+const RECORD_WORDS: usize = 4;
+
 /// What is kept of a page beside its bits.
 #[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
 pub struct Record {
     /// Digest of its words (or of its text, if short).
     pub digest: u64,
@@ -21,29 +30,32 @@ pub struct Record {
     pub(super) url_check: u32,
     /// Event time in seconds, or [`super::NO_TIME`].
     pub event_time: u32,
+}
+
+/// A slot's place in the order of recency.
+#[derive(Debug, Clone, Copy)]
+struct Links {
     /// The page used next after it, or `NIL`; `DEAD` if there is no live page here.
     newer: u32,
     /// The page used last before it, or `NIL`; in a free slot the next free one.
     older: u32,
 }
 
-const _: () = assert!(size_of::<Record>() == 32);
+/// Two halves of a word.
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
 
-// SAFETY: integers, for all of which zero is a value.
-unsafe impl Plain for Record {}
-
-impl Record {
-    pub(super) fn new(digest: u64, origin: u64, url_check: u32, event_time: u32) -> Self {
-        Self { digest, origin, url_check, event_time, newer: NIL, older: NIL }
-    }
+fn word(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// All page slots.
 #[derive(Debug)]
 pub struct Pages {
-    records: Zeroed<Record>,
-    bits: Zeroed<u64>,
-    bit_words: usize,
+    words: Zeroed<u64>,
+    num_slots: usize,
+    row_words: usize,
     newest: u32,
     oldest: u32,
     len: usize,
@@ -55,13 +67,13 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Slots 1 to `num_slots` − 1, with `bit_words` 64-bit words of bits each. Memory that is never
+    /// Slots 1 to `num_slots` − 1, with `row_words` 64-bit words of bits each. Memory that is never
     /// touched is never resident.
-    pub fn new(num_slots: usize, bit_words: usize) -> Self {
+    pub fn new(num_slots: usize, row_words: usize) -> Self {
         Self {
-            records: Zeroed::new(num_slots),
-            bits: Zeroed::new(num_slots * bit_words),
-            bit_words,
+            words: Zeroed::new(Self::num_bytes(num_slots, row_words) / 8),
+            num_slots,
+            row_words,
             newest: NIL,
             oldest: NIL,
             len: 0,
@@ -69,6 +81,37 @@ impl Pages {
             num_freed: 0,
             untouched: 1,
         }
+    }
+
+    /// Bytes of so many slots.
+    pub fn num_bytes(num_slots: usize, row_words: usize) -> usize {
+        num_slots.div_ceil(2) * 2 * (row_words + RECORD_WORDS) * 8
+    }
+
+    /// Where the row of a slot begins.
+    #[inline]
+    fn row_at(&self, slot: Slot) -> usize {
+        let (pair, second) = (slot.0 as usize / 2, slot.0 as usize % 2);
+        pair * 2 * (self.row_words + RECORD_WORDS) + second * self.row_words
+    }
+
+    /// Where the record of a slot begins.
+    #[inline]
+    fn record_at(&self, slot: Slot) -> usize {
+        let (pair, second) = (slot.0 as usize / 2, slot.0 as usize % 2);
+        pair * 2 * (self.row_words + RECORD_WORDS) + 2 * self.row_words + second * RECORD_WORDS
+    }
+
+    #[inline]
+    fn links(&self, slot: Slot) -> Links {
+        let (newer, older) = halves(self.words[self.record_at(slot) + 3]);
+        Links { newer, older }
+    }
+
+    #[inline]
+    fn set_links(&mut self, slot: Slot, links: Links) {
+        let at = self.record_at(slot) + 3;
+        self.words[at] = word(links.newer, links.older);
     }
 
     /// Live pages.
@@ -83,7 +126,7 @@ impl Pages {
 
     /// Slots that a page could be put in now.
     pub fn num_free(&self) -> usize {
-        self.num_freed + self.records.len() - self.untouched as usize
+        self.num_freed + self.num_slots - self.untouched as usize
     }
 
     /// One past the highest slot ever used.
@@ -93,28 +136,42 @@ impl Pages {
 
     /// The live page in `slot`.
     #[inline]
-    pub fn get(&self, slot: Slot) -> Option<&Record> {
-        self.records.get(slot.0 as usize).filter(|record| slot.0 < self.untouched && record.newer != DEAD)
+    pub fn get(&self, slot: Slot) -> Option<Record> {
+        let is_live = slot.0 < self.untouched && self.links(slot).newer != DEAD;
+        is_live.then(|| {
+            let at = self.record_at(slot);
+            let (url_check, event_time) = halves(self.words[at + 2]);
+            Record { digest: self.words[at], origin: self.words[at + 1], url_check, event_time }
+        })
     }
 
-    /// The live page in `slot`, to be changed.
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Record> {
-        let untouched = self.untouched;
-        self.records.get_mut(slot.0 as usize).filter(|record| slot.0 < untouched && record.newer != DEAD)
+    /// Changes the event time of the page in `slot`, which is live.
+    pub fn set_time(&mut self, slot: Slot, event_time: u32) {
+        let at = self.record_at(slot) + 2;
+        self.words[at] = word(halves(self.words[at]).0, event_time);
     }
 
     /// The bits of the page in `slot`.
     #[inline]
     pub fn bits(&self, slot: Slot) -> &[u64] {
-        let start = slot.0 as usize * self.bit_words;
-        &self.bits[start..start + self.bit_words]
+        let start = self.row_at(slot);
+        &self.words[start..start + self.row_words]
     }
 
     /// Brings in the record of `slot`.
     #[inline]
     pub fn prefetch_record(&self, slot: Slot) {
-        if let Some(record) = self.records.get(slot.0 as usize) {
-            prefetch(record);
+        if let Some(first) = self.words.get(self.record_at(slot)) {
+            prefetch(first);
+        }
+    }
+
+    /// Brings in the record of the page that is least recently used once two have gone.
+    #[inline]
+    pub fn prefetch_least_recent(&self) {
+        let newer = |slot: Slot| Slot(self.links(slot).newer);
+        if self.len > 2 {
+            self.prefetch_record(newer(newer(Slot(self.oldest))));
         }
     }
 
@@ -125,21 +182,23 @@ impl Pages {
     }
 
     /// Puts a page in a free slot, as the most recent one. `None` if no slot is free.
-    pub fn insert(&mut self, record: Record, bits: &[u64]) -> Option<Slot> {
+    pub fn insert(&mut self, record: &Record, bits: &[u64]) -> Option<Slot> {
         let slot = if self.freed != NIL {
             let slot = Slot(self.freed);
-            self.freed = self.record(slot).older;
+            self.freed = self.links(slot).older;
             self.num_freed -= 1;
             slot
-        } else if (self.untouched as usize) < self.records.len() {
+        } else if (self.untouched as usize) < self.num_slots {
             self.untouched += 1;
             Slot(self.untouched - 1)
         } else {
             return None;
         };
-        self.records[slot.0 as usize] = record;
-        let start = slot.0 as usize * self.bit_words;
-        self.bits[start..start + self.bit_words].copy_from_slice(bits);
+        let at = self.record_at(slot);
+        let Record { digest, origin, url_check, event_time } = *record;
+        self.words[at..at + 3].copy_from_slice(&[digest, origin, word(url_check, event_time)]);
+        let start = self.row_at(slot);
+        self.words[start..start + self.row_words].copy_from_slice(bits);
         self.link_front(slot);
         self.len += 1;
         Some(slot)
@@ -149,7 +208,7 @@ impl Pages {
     /// the page it stood before.
     pub fn remove(&mut self, slot: Slot) -> Option<Slot> {
         let before = self.unlink(slot);
-        self.records[slot.0 as usize].newer = DEAD;
+        self.set_links(slot, Links { newer: DEAD, older: NIL });
         self.len -= 1;
         before
     }
@@ -162,24 +221,16 @@ impl Pages {
 
     /// Makes a removed page's slot free.
     pub fn free(&mut self, slot: Slot) {
-        let record = &mut self.records[slot.0 as usize];
-        debug_assert_eq!(record.newer, DEAD, "only removed pages are freed");
-        record.older = self.freed;
+        debug_assert_eq!(self.links(slot).newer, DEAD, "only removed pages are freed");
+        self.set_links(slot, Links { newer: DEAD, older: self.freed });
         self.freed = slot.0;
         self.num_freed += 1;
     }
 
     /// Takes a page out of the order of recency. Returns the page it stood before.
     pub fn unlink(&mut self, slot: Slot) -> Option<Slot> {
-        let Record { newer, older, .. } = *self.record(slot);
-        match newer {
-            NIL => self.newest = older,
-            newer => self.records[newer as usize].older = older,
-        }
-        match older {
-            NIL => self.oldest = newer,
-            older => self.records[older as usize].newer = newer,
-        }
+        let Links { newer, older } = self.links(slot);
+        self.join(newer, older);
         (older != NIL).then_some(Slot(older))
     }
 
@@ -191,17 +242,22 @@ impl Pages {
     /// Puts an unlinked page before another in the order of recency; `None` puts it last.
     pub fn link_before(&mut self, slot: Slot, before: Option<Slot>) {
         let older = before.map_or(NIL, |slot| slot.0);
-        let newer = if older == NIL { self.oldest } else { self.records[older as usize].newer };
+        let newer = before.map_or(self.oldest, |slot| self.links(slot).newer);
+        self.join(newer, slot.0);
+        self.join(slot.0, older);
+        self.set_links(slot, Links { newer, older });
+    }
+
+    /// Makes two slots neighbours in the order of recency; `NIL` is either end of it.
+    fn join(&mut self, newer: u32, older: u32) {
         match newer {
-            NIL => self.newest = slot.0,
-            newer => self.records[newer as usize].older = slot.0,
+            NIL => self.newest = older,
+            slot => self.set_links(Slot(slot), Links { older, ..self.links(Slot(slot)) }),
         }
         match older {
-            NIL => self.oldest = slot.0,
-            older => self.records[older as usize].newer = slot.0,
+            NIL => self.oldest = newer,
+            slot => self.set_links(Slot(slot), Links { newer, ..self.links(Slot(slot)) }),
         }
-        let record = &mut self.records[slot.0 as usize];
-        (record.newer, record.older) = (newer, older);
     }
 
     /// The least recently used page.
@@ -212,11 +268,7 @@ impl Pages {
     /// From the most to the least recently used.
     pub fn by_recency(&self) -> impl Iterator<Item = Slot> + '_ {
         let link = |at: u32| (at != NIL).then_some(Slot(at));
-        std::iter::successors(link(self.newest), move |slot| link(self.record(*slot).older))
-    }
-
-    fn record(&self, slot: Slot) -> &Record {
-        &self.records[slot.0 as usize]
+        std::iter::successors(link(self.newest), move |slot| link(self.links(*slot).older))
     }
 }
 
@@ -245,7 +297,7 @@ mod tests {
             for (stamp, step) in steps.iter().enumerate() {
                 match step {
                     Step::Insert => {
-                        let slot = pages.insert(Record::new(stamp as u64, 0, 0, 0), &[0]).expect("room");
+                        let slot = pages.insert(&Record { digest: stamp as u64, ..Record::default() }, &[0]).expect("room");
                         model.put(slot.0, stamp as u64);
                     }
                     Step::Touch(nth) => {

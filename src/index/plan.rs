@@ -2,6 +2,7 @@
 
 use super::lanes::BUCKET_ENTRIES;
 use super::names::NamesRing;
+use super::pages::Pages;
 use super::table::{MAX_ID_BITS, Table};
 use crate::config::Window;
 use crate::sketch::Shape;
@@ -74,7 +75,7 @@ impl Plan {
             bit_words: shape.bit_words(),
             keys_per_page,
             max_pages_per_host: ((capacity_pages as f64 * window.max_share_per_host) as usize).max(1),
-            index_bytes: num_slots * (32 + shape.bit_words() * 8)
+            index_bytes: Pages::num_bytes(num_slots, shape.bit_words())
                 + Table::num_buckets(num_slots, keys_per_page) * BUCKET_ENTRIES * 4
                 + num_slots.div_ceil(4)
                 + overlay * CHANGES_PER_OVERLAY_SLOT * CHANGE_BYTES

@@ -23,6 +23,8 @@
 //! and its rows are folded by XOR: that counts what is distinct, needs no hash table and no branch. Two shingles in one
 //! place of the map (at most one in 64) are taken for one, which lifts J by at most 0.0015.
 
+use crate::cpu::Cpu;
+
 /// Rows of the map that are folded into one.
 const MAP_ROWS: usize = 128;
 
@@ -246,6 +248,7 @@ fn unlisted<'r>(row: &[u64], out: &'r mut [u64; MAX_WORDS]) -> &'r [u64] {
 /// Rows → resemblance.
 #[derive(Debug, Clone)]
 pub struct Estimator {
+    cpu: Cpu,
     /// By number of differing bits, the likeliest number of differing shingles.
     differing: Vec<f32>,
 }
@@ -260,12 +263,20 @@ impl Estimator {
             // So few that most likely none fell on another: then J is exact, as it must be for a pair on the threshold.
             (if expected - set < 0.5 { set } else { expected }) as f32
         };
-        Self { differing: (0..=row_bytes * 8).map(differing).collect() }
+        Self { cpu: Cpu::detect(), differing: (0..=row_bytes * 8).map(differing).collect() }
     }
 
     /// The estimated resemblance of a page, given by its row and those of the neighbouring forms, and a remembered row,
     /// in [0, 1]. Zero if their sizes alone put it below one half.
     pub fn resemblance(&self, row: &[u64], neighbours: &[u64], remembered: &[u64]) -> f32 {
+        self.cpu.run(
+            #[inline(always)]
+            || self.resemblance_of(row, neighbours, remembered),
+        )
+    }
+
+    #[inline(always)]
+    fn resemblance_of(&self, row: &[u64], neighbours: &[u64], remembered: &[u64]) -> f32 {
         let ((own, own_count), (other, other_count)) = (header(row), header(remembered));
         if own_count == 0 || other_count == 0 {
             return 0.0;
@@ -284,6 +295,7 @@ impl Estimator {
     }
 
     /// Of two odd sketches of one level.
+    #[inline(always)]
     fn estimate(&self, left: &[u64], right: &[u64]) -> f32 {
         let last = left.len() - 1;
         let set: u32 = left[..last].iter().zip(right).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>()

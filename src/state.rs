@@ -3,9 +3,11 @@
 //! Recovery never judges again. Judging the input a second time, in another interleaving of its
 //! partitions, could remember pages that were never emitted and drop last copies against them. Instead each
 //! transaction carries one record for every page that it remembered ([`record`]), and a restart replays
-//! those.
+//! those, from a [`snapshot`] on disk as far as there is one and from the topic behind it.
 
 pub mod record;
+pub mod segment;
+pub mod snapshot;
 
 use crate::config::{Config, Key};
 use crate::page::TEXT_VERSION;
@@ -33,6 +35,19 @@ impl SketchId {
             key.id(),
         );
         Self((SipHasher13::new().hash(text.as_bytes()) >> 32) as u32)
+    }
+
+    /// What the id is of, for people; the names of fields left out.
+    pub fn describe(config: &Config, key: &Key) -> String {
+        let sketch = &config.sketch;
+        format!(
+            "text {TEXT_VERSION}, shingles of {} words, {} bytes, {} bands of {}, key {}",
+            sketch.shingle_words,
+            sketch.bytes,
+            sketch.bands,
+            sketch.rows,
+            key.id(),
+        )
     }
 }
 

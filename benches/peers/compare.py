@@ -332,8 +332,8 @@ def main():
         Peer("datasketch, 16 × 8", (*python, "datasketch", 16, 8), DATASKETCH_SEEDS),
     ]
     tools = [*map(Sieve, WIDTHS), *peers]
-    # It decides as the other does, ever so slowly.
-    timed = [*tools, Peer("datasketch, its first example", (*python, "datasketch-first-example", 0, 0))]
+    # It finds what the same with a faster hash finds.
+    timed = [*tools, Peer("datasketch, its own hash too", (*python, "datasketch-sha1", 0, 0))]
 
     path = WORK / "generated.jsonl"
     run([SIEVE, "generate", NUM_PAGES, "--revisits", 0, "--late", 0, "--skipped", 0, "--bad", 0, "-o", path])

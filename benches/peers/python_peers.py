@@ -1,6 +1,6 @@
 """The job of `pagesieve filter` done with rensa or datasketch: drop what resembles a known page, remember the rest.
 
-    python_peers.py rensa|datasketch|datasketch-first-example BANDS ROWS PAGES SEED [DECISIONS]
+    python_peers.py rensa|datasketch|datasketch-sha1 BANDS ROWS PAGES SEED [DECISIONS]
 
     text ─▶ words ─▶ shingles ─▶ signature ─▶ query ▸ verify ─▶ drop or insert
 
@@ -71,13 +71,10 @@ class Datasketch:
         self.empty = MinHash(num_perm=NUM_PERM, seed=seed, hashfunc=xxh32_intdigest)
         self.lean, self.signatures = LeanMinHash, {}
 
-    def signature(self, shingles):
+    def judge(self, number, shingles):
         sketch = self.empty.copy()
         sketch.update_batch(map(str.encode, shingles))
-        return self.lean(sketch)
-
-    def judge(self, number, shingles):
-        signature = self.signature(shingles)
+        signature = self.lean(sketch)
         similar = [(signature.jaccard(self.signatures[key]), -key) for key in self.index.query(signature)]
         estimate, other = max(similar, default=(0.0, 0))
         if estimate >= THRESHOLD:
@@ -87,20 +84,14 @@ class Datasketch:
         return None
 
 
-class DatasketchFirstExample(Datasketch):
-    """As the first example of its documentation has it: a new MinHash for each page, updated shingle by shingle, SHA-1."""
+class DatasketchSha1(Datasketch):
+    """The same with its default hash."""
 
     def __init__(self, bands, rows, seed, names_canonical):
         from datasketch import MinHash
 
         super().__init__(bands, rows, seed, names_canonical)
-        self.make = lambda: MinHash(num_perm=NUM_PERM, seed=seed)
-
-    def signature(self, shingles):
-        sketch = self.make()
-        for shingle in shingles:
-            sketch.update(shingle.encode("utf8"))
-        return sketch
+        self.empty = MinHash(num_perm=NUM_PERM, seed=seed)
 
 
 def resident():
@@ -115,7 +106,7 @@ def resident():
 def main():
     library, bands, rows, pages, seed, *rest = sys.argv[1:]
     decisions = open(rest[0], "w", encoding="ascii") if rest else None
-    libraries = {"rensa": Rensa, "datasketch": Datasketch, "datasketch-first-example": DatasketchFirstExample}
+    libraries = {"rensa": Rensa, "datasketch": Datasketch, "datasketch-sha1": DatasketchSha1}
     make = libraries[library]
     peer = make(int(bands), int(rows), int(seed), decisions is not None)
     short = {}

@@ -7,6 +7,7 @@ mod generate;
 mod init;
 mod keygen;
 mod run;
+mod snapshot;
 
 mod text;
 
@@ -38,6 +39,8 @@ enum Command {
     Generate(generate::Args),
     /// Measure what a filter run dropped and kept, against exact resemblance or the truth of a generated crawl
     Evaluate(evaluate::Args),
+    /// Look at the window on disk
+    Snapshot(snapshot::Args),
     /// Ask a running daemon whether it is alive or ready
     Healthcheck(run::HealthArgs),
     /// Print shell completions
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Healthcheck(args) => run::healthcheck(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Init(args) => init::run(&args),

@@ -19,10 +19,12 @@ use crate::pipeline::sketch_stage::SketchStage;
 use crate::pipeline::{self};
 use crate::sketch::{Shape, Sketcher};
 use crate::state::SketchId;
+use crate::state::snapshot::Directory;
 use crate::transport::Fault;
 use crate::transport::kafka::Partitions;
 use crate::transport::kafka::connect::{self, Cluster};
-use crate::transport::kafka::restore::{self, Foreign};
+use crate::transport::kafka::keeper::Keeper;
+use crate::transport::kafka::restore::{self, Foreign, Watch};
 use crate::transport::kafka::sink::{KafkaSink, Parts};
 use crate::transport::kafka::source::KafkaSource;
 use anyhow::{Context, Result, bail};
@@ -75,14 +77,22 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
         new_window: *new_window,
     })
     .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let directory = snapshot_directory(config, metrics);
     // The producer has fenced whoever had our name: from here on the state topic's end is ours.
-    let restored = if *new_window { 0 } else { restore_window(config, sketch, &partitions, &mut judge, surroundings)? };
+    let restored = if *new_window {
+        0
+    } else {
+        restore_window(config, sketch, &partitions, &mut judge, directory.as_ref(), surroundings)?
+    };
     if *new_window {
         sink.begin_window().map_err(|fault| anyhow::anyhow!("cannot begin a new window: {fault}"))?;
     }
     if restored == 0 {
         source.begin(config.input.start, &inputs).context("cannot commit where to start")?;
     }
+    let settings = SketchId::describe(config, key);
+    let keeper = directory.map(|directory| Keeper::start(config, sketch, settings, directory, metrics.clone()));
+    let keeper = keeper.transpose()?;
     health.set_stage(Stage::Joining);
     let (beats, joined) = (health.clone(), health.clone());
     let mut source = source.with_health(move || beats.beat(), move || joined.set_ready(true));
@@ -129,6 +139,9 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
         }
     }
     health.set_stage(Stage::Draining);
+    if let Some(keeper) = keeper {
+        keeper.finish();
+    }
     tracing::info!("drained: everything received has been committed");
     Ok(())
 }
@@ -141,6 +154,19 @@ fn input_partitions(config: &Config, cluster: &Cluster) -> Vec<(String, i32)> {
         (0..count).map(move |partition| (topic.clone(), partition))
     });
     all.collect()
+}
+
+/// Where the window is kept on disk, if it is. A disk that fails is not what pages wait for.
+fn snapshot_directory(config: &Config, metrics: &Metrics) -> Option<Directory> {
+    let path = config.snapshot.directory.as_ref()?;
+    match Directory::open(path, &config.output.state_topic) {
+        Ok(directory) => Some(directory),
+        Err(error) => {
+            metrics.snapshot_errors_total.inc();
+            tracing::error!(directory = %path.display(), %error, "no snapshot: snapshot.directory cannot be used");
+            None
+        }
+    }
 }
 
 /// Settles the transaction first, then the judge by it, then goes back to what is committed.
@@ -158,6 +184,7 @@ fn restore_window(
     sketch: SketchId,
     partitions: &Partitions,
     judge: &mut Judge,
+    directory: Option<&Directory>,
     surroundings: &Surroundings,
 ) -> Result<u64> {
     let Surroundings { metrics, health, stop, .. } = surroundings;
@@ -168,8 +195,12 @@ fn restore_window(
             health.set_restoring(left);
             metrics.set_restore_remaining(left);
         };
-        let result = restore::restore(config, sketch, partitions, judge, stop, progress);
-        let error = match result {
+        let watch = Watch { stop, metrics, progress: &progress };
+        let error = match restore::restore(config, sketch, partitions, judge, directory, &watch) {
+            Ok(restored) if restored.gap > 0 => {
+                metrics.gap_offsets_total.inc_by(restored.gap + restored.damaged);
+                anyhow::anyhow!("{} offsets of the state topic are gone, and not on disk", restored.gap)
+            }
             Ok(restored) => {
                 metrics.set_restore_remaining(Some(Duration::ZERO));
                 metrics.gap_offsets_total.inc_by(restored.damaged);
@@ -177,9 +208,10 @@ fn restore_window(
                 metrics.index_pages.set(pages as i64);
                 tracing::info!(
                     records = restored.records,
+                    from_disk = restored.from_disk,
                     pages,
                     seconds = started.elapsed().as_secs_f64(),
-                    "window restored from the state topic"
+                    "window restored"
                 );
                 return Ok(restored.records);
             }

@@ -36,6 +36,9 @@ pub const BASE_BYTES: u64 = 40 << 20;
 /// librdkafka's `fetch.max.bytes`, which an answer on its way may take on top of the consumer's queue.
 const FETCH_BYTES: u64 = 50 << 20;
 
+/// Queue and fetches of [`client::snapshot_reader`], twice one chunk of a segment and its file's buffer.
+const SNAPSHOT_BYTES: u64 = client::SNAPSHOT_QUEUE_BYTES + client::SNAPSHOT_FETCH_BYTES + (2 << 20);
+
 /// Ids and URLs of a page and of its canonical in a batch.
 const BATCH_NAMES_BYTES: usize = 4 * 80;
 
@@ -68,6 +71,8 @@ pub struct ProcessPlan {
     pub batches: u64,
     /// One page of `input.max_page_bytes` in each sketch thread.
     pub largest_pages: u64,
+    /// The queue of who writes the snapshot, and an answer on its way into it.
+    pub snapshot: u64,
     /// [`BASE_BYTES`].
     pub base: u64,
 }
@@ -89,6 +94,7 @@ impl ProcessPlan {
             producer: client::producer_queue_bytes(config),
             batches: batches_in_flight(threads) * batch_bytes(config, index),
             largest_pages: threads * COPIES_OF_A_PAGE * config.input.max_page_bytes as u64,
+            snapshot: config.snapshot.directory.as_ref().map_or(0, |_| SNAPSHOT_BYTES),
             base: BASE_BYTES,
         }
     }
@@ -100,8 +106,8 @@ impl ProcessPlan {
 
     /// Bytes of the whole process.
     pub fn total(&self) -> u64 {
-        let Self { exact_cache, consumer, producer, batches, largest_pages, base, .. } = self;
-        self.window() + exact_cache + consumer + producer + batches + largest_pages + base
+        let Self { exact_cache, consumer, producer, batches, largest_pages, snapshot, base, .. } = self;
+        self.window() + exact_cache + consumer + producer + batches + largest_pages + snapshot + base
     }
 }
 

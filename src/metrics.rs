@@ -189,6 +189,12 @@ metrics! {
         transactions_total: [IntCounter; 2] = ("result", TRANSACTION_RESULTS),
         /// Estimated time until the window is restored; 0 once it is, NaN while there is no estimate.
         restore_remaining_seconds: Gauge,
+        /// Bytes of the snapshot on disk.
+        snapshot_bytes: IntGauge,
+        /// When the snapshot last held everything that was committed, in seconds since 1970; 0 if it never did.
+        snapshot_last_success_timestamp_seconds: Gauge,
+        /// Failures to write the snapshot or to read it back.
+        snapshot_errors_total: IntCounter,
     }
 }
 

@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("admin", &["metrics"]),
     ("logging", &[]),
-    ("state", &["page", "config"]),
+    ("state", &["page", "config", "sketch"]),
     ("memory", &["batch", "index", "sketch", "config", "pipeline", "transport"]),
     ("transport", &["batch", "state", "index", "sketch", "page", "config", "verdict", "metrics"]),
     ("pipeline", &["transport", "batch", "index", "sketch", "page", "verdict", "metrics"]),

@@ -14,7 +14,7 @@ use super::problem::{ConfigErrors, Place, Problem};
 use super::schema;
 use super::settings::{
     Admin, Config, Fields, Input, Kafka, Log, Output, Pipeline, PolicySettings, Recovery, SketchSettings, SkipRules,
-    Window,
+    Snapshot, Window,
 };
 use super::source::{self, Source};
 use super::values::{FromValue, Value};
@@ -177,6 +177,11 @@ impl Reader {
                 batch_wait: self.get("pipeline.batch_wait"),
                 drain_timeout: self.get("pipeline.drain_timeout"),
                 prefetch_memory: self.get("pipeline.prefetch_memory"),
+            },
+            snapshot: Snapshot {
+                directory: self.get("snapshot.directory"),
+                interval: self.get("snapshot.interval"),
+                max_disk: self.get("snapshot.max_disk"),
             },
             recovery: Recovery { max_wait: self.get("recovery.max_wait"), on_gap: self.get("recovery.on_gap") },
             admin: Admin { listen: self.get("admin.listen") },

@@ -4,6 +4,7 @@
 //! its type does not say.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use regex::Regex;
@@ -32,6 +33,8 @@ pub struct Config {
     pub pipeline: Pipeline,
     /// How a lost window comes back.
     pub recovery: Recovery,
+    /// The window on disk.
+    pub snapshot: Snapshot,
     /// The admin port.
     pub admin: Admin,
     /// The log.
@@ -281,6 +284,17 @@ pub struct Pipeline {
     pub drain_timeout: Duration,
     /// Bytes of the consumer's queue, for all partitions together.
     pub prefetch_memory: u64,
+}
+
+/// The window on disk.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Where it is; `None`: nowhere.
+    pub directory: Option<PathBuf>,
+    /// Longest time until a remembered page is in it.
+    pub interval: Duration,
+    /// Most bytes it takes.
+    pub max_disk: u64,
 }
 
 /// How a lost window comes back.

@@ -140,6 +140,12 @@ fn value(config: &Config, path: &str) -> Option<Value> {
         "pipeline.batch_wait" => pipeline.batch_wait.into(),
         "pipeline.drain_timeout" => pipeline.drain_timeout.into(),
         "pipeline.prefetch_memory" => pipeline.prefetch_memory.into(),
+        "snapshot.directory" => {
+            let directory = config.snapshot.directory.as_ref();
+            Value::Text(directory.map_or_else(String::new, |path| path.display().to_string()))
+        }
+        "snapshot.interval" => config.snapshot.interval.into(),
+        "snapshot.max_disk" => config.snapshot.max_disk.into(),
         "recovery.max_wait" => config.recovery.max_wait.into(),
         "recovery.on_gap" => config.recovery.on_gap.into(),
         "admin.listen" => {

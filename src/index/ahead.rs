@@ -11,6 +11,7 @@
 use super::judged::Sketched;
 use super::table::Choices;
 use super::{Index, Slot, digest_key, url_table_key};
+use crate::sketch::BandKey;
 
 /// Pages between [`Index::expect_buckets`] and judging.
 pub const BUCKETS_AHEAD: usize = 10;
@@ -37,7 +38,7 @@ impl Index {
 
     /// Brings in the buckets of a page that comes soon, and the slot that it may be put in.
     pub fn expect_buckets(&self, page: &Sketched) {
-        bands(page).chain(names(page)).for_each(|(key, choices)| self.table.prefetch(key, choices));
+        self.expect_keys(if page.short { &[] } else { page.bands }, page.digest, page.url_key);
         // As many pages from now these slots are free, and the first ones free are the first ones used.
         if let Some((_, slot)) = self.retired.get(BUCKETS_AHEAD) {
             self.pages.prefetch_record(*slot);
@@ -46,10 +47,17 @@ impl Index {
         self.pages.prefetch_least_recent();
     }
 
+    /// Brings in the buckets of these keys.
+    pub fn expect_keys(&self, bands: &[BandKey], digest: u64, url_key: Option<u64>) {
+        let names = names(digest, url_key);
+        bands_of(bands).chain(names).for_each(|(key, choices)| self.table.prefetch(key, choices));
+    }
+
     /// Brings in what the buckets of a page point to, once they are here.
     pub fn expect_candidates(&self, page: &Sketched) {
-        self.expect(bands(page), |slot| self.pages.prefetch_bits(slot));
-        self.expect(names(page), |slot| self.pages.prefetch_record(slot));
+        let bands = if page.short { &[] } else { page.bands };
+        self.expect(bands_of(bands), |slot| self.pages.prefetch_bits(slot));
+        self.expect(names(page.digest, page.url_key), |slot| self.pages.prefetch_record(slot));
     }
 
     /// First all slots and then all lines: one after the other, each would wait for the address of the last.
@@ -65,16 +73,15 @@ impl Index {
     }
 }
 
-/// The keys of the page's bands.
+/// The keys of a page's bands.
 #[inline]
-fn bands(page: &Sketched) -> impl Iterator<Item = (u32, Choices)> {
-    let bands = if page.short { &[] } else { page.bands };
+fn bands_of(bands: &[BandKey]) -> impl Iterator<Item = (u32, Choices)> {
     bands.iter().map(|band| (band.0, Choices::Two))
 }
 
-/// The other keys that the page is looked up by.
+/// The other keys that a page is looked up by.
 #[inline]
-fn names(page: &Sketched) -> impl Iterator<Item = (u32, Choices)> {
-    let keys = [Some(digest_key(page.digest)), page.url_key.map(url_table_key)];
+fn names(digest: u64, url_key: Option<u64>) -> impl Iterator<Item = (u32, Choices)> {
+    let keys = [Some(digest_key(digest)), url_key.map(url_table_key)];
     keys.into_iter().flatten().map(|key| (key, Choices::Four))
 }

@@ -13,6 +13,7 @@
 //! ```
 
 use super::SketchId;
+use crate::sketch::BandKey;
 
 const VERSION: u8 = 1;
 const REMEMBER: u8 = 1;
@@ -61,7 +62,7 @@ pub struct Remembered<'a> {
     /// Only the digest counts; then `bands` and `bits` are empty.
     pub short: bool,
     /// Band keys.
-    pub bands: Vec<u32>,
+    pub bands: Vec<BandKey>,
     /// Bits.
     pub bits: Vec<u64>,
     /// Its address.
@@ -132,7 +133,7 @@ pub fn encode(record: &StateRecord, sketch: SketchId, out: &mut Vec<u8>) {
             page.replaced.iter().for_each(|origin| put_origin(out, origin));
             if !page.short {
                 out.push(page.bands.len() as u8);
-                page.bands.iter().for_each(|band| out.extend_from_slice(&band.to_le_bytes()));
+                page.bands.iter().for_each(|band| out.extend_from_slice(&band.0.to_le_bytes()));
                 out.push(page.bits.len() as u8);
                 page.bits.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
             }
@@ -233,12 +234,11 @@ impl<'a> Reader<'a> {
         let replaced = has(HAS_REPLACED).then(|| self.origin()).transpose()?;
         let (mut bands, mut bits) = (Vec::new(), Vec::new());
         if !has(SHORT) {
-            for _ in 0..self.u8()? {
-                bands.push(self.u32()?);
-            }
-            for _ in 0..self.u8()? {
-                bits.push(self.u64()?);
-            }
+            let num_bands = usize::from(self.u8()?);
+            let bytes = self.take(num_bands * 4)?;
+            bands.extend(bytes.as_chunks().0.iter().map(|four| BandKey(u32::from_le_bytes(*four))));
+            let num_words = usize::from(self.u8()?);
+            bits.extend(self.take(num_words * 8)?.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)));
         }
         let mut name = |flag| -> Result<Option<&'a str>, Damage> {
             if !has(flag) {
@@ -280,7 +280,7 @@ mod tests {
             host_key: Some(9),
             replaced: Some(NamedOrigin { topic: "crawl.pages", partition: 2, offset: 5 }),
             short: false,
-            bands: (0..12).collect(),
+            bands: (0..12).map(BandKey).collect(),
             bits: (0..8).collect(),
             url: Some("https://example.com/2026/11/some-article-with-a-usual-slug"),
             id: None,

@@ -109,7 +109,8 @@ impl Directory {
         }
         segments.sort_unstable_by_key(|Segment { header, .. }| (header.era, header.first, u64::MAX - header.next));
         for segment in segments {
-            let held = |last: &Segment| last.header.era == segment.header.era && segment.header.next <= last.header.next;
+            let held =
+                |last: &Segment| last.header.era == segment.header.era && segment.header.next <= last.header.next;
             let list = match contents.segments.last() {
                 Some(last) if held(last) => &mut contents.superseded,
                 _ => &mut contents.segments,
@@ -358,9 +359,8 @@ mod tests {
         assert_eq!(none, [Step::Topic { first: 3, next: 9 }]);
         assert_eq!(steps(&[], 9, 9), []);
         let segments = [segment(0, 10, 20), segment(0, 30, 40), segment(0, 40, 50)];
-        let all = |steps: Vec<Step>| {
-            steps.into_iter().filter(|step| !matches!(step, Step::Segment(_))).collect::<Vec<_>>()
-        };
+        let all =
+            |steps: Vec<Step>| steps.into_iter().filter(|step| !matches!(step, Step::Segment(_))).collect::<Vec<_>>();
         let topic = |first, next| Step::Topic { first, next };
         let gap = |first, next| Step::Gap { first, next };
         assert_eq!(all(steps(&segments, 0, 60)), [topic(20, 30), topic(50, 60)]);

@@ -14,6 +14,7 @@ pub mod client;
 pub mod connect;
 pub mod feed;
 mod headers;
+pub mod keeper;
 pub mod link;
 mod producer;
 mod records;

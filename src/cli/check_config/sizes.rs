@@ -55,6 +55,9 @@ pub fn rows(config: &Config, index: &Plan, process: &ProcessPlan, available: Ava
     rows.push("batches", size(process.batches), format!("in flight at their fullest, {threads}"));
     let largest = format!("one of input.max_page_bytes in each of {threads}");
     rows.push("largest pages", size(process.largest_pages), largest.replace("each of 1 thread", "1 thread"));
+    if process.snapshot > 0 {
+        rows.push("snapshot", size(process.snapshot), "reading the state topic to write it to disk");
+    }
     rows.push("base", size(process.base), "code, thread stacks, Kafka clients, metrics");
     rows.push("whole process", size(process.total()), "the most it comes to; untouched memory is not resident");
     rows.push("", "", "");

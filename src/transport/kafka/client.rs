@@ -73,6 +73,22 @@ pub fn state_reader(config: &Config) -> ClientConfig {
     client
 }
 
+/// Bounds of the reader that keeps the snapshot: it has all the time in the world.
+pub const SNAPSHOT_QUEUE_BYTES: u64 = 8 << 20;
+/// See [`SNAPSHOT_QUEUE_BYTES`].
+pub const SNAPSHOT_FETCH_BYTES: u64 = 8 << 20;
+
+/// A consumer that follows the state topic, outside of any group.
+pub fn snapshot_reader(config: &Config) -> ClientConfig {
+    let mut client = state_reader(config);
+    client
+        .set("group.id", format!("{}-snapshot", config.kafka.group))
+        .set("queued.max.messages.kbytes", (SNAPSHOT_QUEUE_BYTES >> 10).to_string())
+        .set("fetch.max.bytes", SNAPSHOT_FETCH_BYTES.to_string())
+        .set("fetch.message.max.bytes", (SNAPSHOT_FETCH_BYTES / 2).to_string());
+    client
+}
+
 /// The producer's queue where the largest page is of ordinary size.
 const PRODUCER_QUEUE_BYTES: u64 = 128 << 20;
 

@@ -1,20 +1,24 @@
-//! The state topic → the window.
+//! Snapshot and state topic → the window.
 
 use super::{Partitions, client};
 use crate::config::{Config, OnGap};
 use crate::index::judge::Judge;
 use crate::index::names::Named;
 use crate::index::{Entry, Evicted};
-use crate::sketch::BandKey;
+use crate::metrics::Metrics;
 use crate::state::SketchId;
-use crate::state::record::{self, StateRecord};
+use crate::state::record::{self, Damage, StateRecord};
+use crate::state::segment::{self, Chunk};
+use crate::state::snapshot::{self, Directory, Segment, Step};
 use anyhow::{Context, Result, bail};
+use crossbeam_channel::bounded;
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -22,19 +26,29 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
+/// Chunks that are read and checked ahead of the one that is taken in.
+const CHUNKS_AHEAD: usize = 4;
+
+/// Records whose places in the index are on their way while those before them are taken in.
+const GROUP: usize = 16;
+
 /// What a restore did.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Restored {
     /// Records read.
     pub records: u64,
+    /// Those of them that were on disk.
+    pub from_disk: u64,
     /// Records that could not be read.
     pub damaged: u64,
     /// Records of other sketches, before the window was begun anew.
     pub foreign: u64,
+    /// Offsets that neither snapshot nor topic has any more.
+    pub gap: u64,
 }
 
 /// The end of a partition is what is waited for here, not an error to be logged.
-struct Quiet;
+pub(super) struct Quiet;
 
 impl ClientContext for Quiet {
     fn error(&self, error: KafkaError, reason: &str) {
@@ -51,82 +65,268 @@ impl ConsumerContext for Quiet {}
 #[error("{0}")]
 pub struct Foreign(String);
 
-/// Rebuilds the window from the state topic, from its beginning to what is committed now. `progress` is told the
-/// remaining time whenever it is known better.
+/// Who wants to know, and who may end it.
+pub struct Watch<'a> {
+    /// Set to stop.
+    pub stop: &'a AtomicBool,
+    /// Where errors are counted.
+    pub metrics: &'a Metrics,
+    /// Is told the remaining time whenever it is known better.
+    pub progress: &'a dyn Fn(Option<Duration>),
+}
+
+/// Rebuilds the window from the snapshot, where there is one, and the state topic behind it, to what is committed now.
 pub fn restore(
     config: &Config,
     sketch: SketchId,
     partitions: &Partitions,
     judge: &mut Judge,
-    stop: &AtomicBool,
-    progress: impl Fn(Option<Duration>),
+    directory: Option<&Directory>,
+    watch: &Watch,
 ) -> Result<Restored> {
     let topic = &config.output.state_topic;
     let consumer: BaseConsumer<Quiet> = client::state_reader(config).create_with_context(Quiet)?;
     let (low, high) = consumer.fetch_watermarks(topic, 0, ANSWER_WITHIN).context("cannot read the state topic")?;
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, 0, Offset::Beginning)?;
-    consumer.assign(&list)?;
-    let started = Instant::now();
-    let (mut restored, mut last_foreign, mut report_at) = (Restored::default(), None, started + REPORT_EVERY);
-    loop {
-        let message = match consumer.poll(Duration::from_millis(200)) {
-            // Read committed: this end is before transactions that are still open, and they are not ours,
-            // since the producer has been initialised.
-            Some(Err(KafkaError::PartitionEOF(_))) => break,
-            _ if stop.load(Ordering::Relaxed) => bail!("stopped before the window was restored"),
-            _ if started.elapsed() > config.recovery.max_wait && config.recovery.on_gap != OnGap::Wait => {
-                settle(judge);
-                bail!("it took longer than recovery.max_wait = {} s", config.recovery.max_wait.as_secs())
-            }
-            Some(Err(error)) => bail!("cannot read the state topic: {error}"),
-            None => continue,
-            Some(Ok(message)) => message,
-        };
-        let now = Instant::now();
-        let is_last = message.offset() + 1 >= high;
-        restored.records += 1;
-        last_foreign = None;
-        match record::decode(message.payload().unwrap_or_default()) {
-            Ok((_, id)) if id != sketch => {
-                restored.foreign += 1;
-                last_foreign = Some(id);
-            }
-            Ok((StateRecord::Window, _)) => judge.clear(),
-            Ok((record, _)) => {
-                apply(record, partitions, judge)?;
-            }
-            Err(damage) => {
-                restored.damaged += 1;
-                tracing::error!(topic, offset = message.offset(), %damage, "a state record cannot be read");
-            }
-        }
-        if now >= report_at {
-            report_at = now + REPORT_EVERY;
-            let done = (message.offset() - low + 1) as f64 / (high - low).max(1) as f64;
-            let left = started.elapsed().mul_f64((1.0 / done.clamp(1e-6, 1.0)) - 1.0);
-            tracing::info!(
-                records = restored.records,
-                percent = done * 100.0,
-                seconds_left = left.as_secs(),
-                "restoring"
-            );
-            progress(Some(left));
-        }
-        // Other members go on writing: what they remember from now on is not ours to follow.
-        if is_last {
-            break;
-        }
+    let (low, high) = (low.max(0) as u64, high.max(0) as u64);
+    let segments = directory.map(|directory| sound_segments(directory, watch.metrics)).unwrap_or_default();
+    if snapshot::is_new_topic(&segments, high) {
+        tracing::error!(
+            topic,
+            end = high,
+            "the state topic ends before the snapshot does: it was made anew; reading both"
+        );
     }
-    settle(judge);
+    let steps = snapshot::steps(&segments, low, high);
+    let work = steps.iter().map(|step| match step {
+        Step::Segment(number) => segments[*number].header.records,
+        Step::Topic { first, next } => next - first,
+        Step::Gap { .. } => 0,
+    });
+    let started = Instant::now();
+    let mut run = Run {
+        config,
+        sketch,
+        partitions,
+        judge,
+        watch,
+        restored: Restored::default(),
+        last_foreign: None,
+        work: work.sum(),
+        done: 0,
+        started,
+        report_at: started + REPORT_EVERY,
+    };
+    let result = steps.iter().try_for_each(|step| match *step {
+        Step::Topic { first, next } => run.topic(&consumer, first, next),
+        Step::Gap { first, next } => run.gap(first, next),
+        Step::Segment(number) => {
+            let header = &segments[number].header;
+            let Some(rest) = run.segment(&segments[number])? else { return Ok(()) };
+            // Another era's offsets mean nothing in the topic as it is now.
+            let is_of_topic = header.next <= high && segments.last().is_some_and(|last| last.header.era == header.era);
+            let kept = if is_of_topic { low.clamp(rest, header.next) } else { header.next };
+            run.gap(rest, kept)?;
+            run.topic(&consumer, kept, header.next)
+        }
+    });
+    settle(run.judge);
+    let (restored, last_foreign) = (run.restored, run.last_foreign);
+    result?;
     if let Some(id) = last_foreign {
         return Err(Foreign(format!(
-            "the state topic {topic} holds sketches {id}, this configuration makes {sketch}: key, shingles, slots, bands, \
-             fields or text version changed. Restore the old settings, or begin a new window with --new-window"
+            "the state topic {topic} or its snapshot holds sketches {id}, this configuration makes {sketch}: key, \
+             shingles, bytes, bands, fields or text version changed. Restore the old settings, or begin a new window \
+             with --new-window"
         ))
         .into());
     }
     Ok(restored)
+}
+
+/// The segments that can be used; the others are named in the log.
+fn sound_segments(directory: &Directory, metrics: &Metrics) -> Vec<Segment> {
+    match directory.list() {
+        Ok(contents) => {
+            for (path, damage) in &contents.unusable {
+                metrics.snapshot_errors_total.inc();
+                tracing::error!(file = %path.display(), %damage, "a segment of the snapshot cannot be used");
+            }
+            contents.segments
+        }
+        Err(error) => {
+            metrics.snapshot_errors_total.inc();
+            tracing::error!(directory = %directory.path().display(), %error, "the snapshot cannot be read");
+            Vec::new()
+        }
+    }
+}
+
+/// A restore under way.
+struct Run<'a> {
+    config: &'a Config,
+    sketch: SketchId,
+    partitions: &'a Partitions,
+    judge: &'a mut Judge,
+    watch: &'a Watch<'a>,
+    restored: Restored,
+    last_foreign: Option<SketchId>,
+    /// Records and offsets to read, and those that were.
+    work: u64,
+    done: u64,
+    started: Instant,
+    report_at: Instant,
+}
+
+impl Run<'_> {
+    /// Takes in a segment. `Some`: the first offset that could not be read.
+    fn segment(&mut self, segment: &Segment) -> Result<Option<u64>> {
+        thread::scope(|scope| {
+            let (chunks_tx, chunks) = bounded::<Result<Chunk, (u64, segment::Damage)>>(CHUNKS_AHEAD);
+            let (spare_tx, spare) = bounded::<Chunk>(CHUNKS_AHEAD);
+            scope.spawn(move || {
+                let result = segment.open().map_err(|damage| (segment.header.first, damage)).and_then(|mut reader| {
+                    loop {
+                        let mut chunk = spare.try_recv().unwrap_or_default();
+                        match reader.read(&mut chunk) {
+                            // Nobody takes it if the restore has ended.
+                            Ok(true) if chunks_tx.send(Ok(chunk)).is_err() => return Ok(()),
+                            Ok(true) => {}
+                            Ok(false) => return Ok(()),
+                            Err(damage) => return Err((reader.next(), damage)),
+                        }
+                    }
+                });
+                if let Err(damage) = result {
+                    let _ = chunks_tx.send(Err(damage));
+                }
+            });
+            for chunk in chunks {
+                let chunk = match chunk {
+                    Ok(chunk) => chunk,
+                    Err((next, damage)) => {
+                        self.watch.metrics.snapshot_errors_total.inc();
+                        let file = segment.path.display();
+                        tracing::error!(%file, %damage, offset = next, "the rest of a segment of the snapshot cannot be used");
+                        return Ok(Some(next));
+                    }
+                };
+                self.look_around()?;
+                let before = self.restored.records;
+                self.take(chunk.records(), |nth| {
+                    format!("{}, record {nth} from offset {}", segment.path.display(), chunk.first)
+                })?;
+                self.restored.from_disk += self.restored.records - before;
+                self.done += self.restored.records - before;
+                let _ = spare_tx.try_send(chunk);
+            }
+            Ok(None)
+        })
+    }
+
+    /// Takes in what the topic has of these offsets.
+    fn topic(&mut self, consumer: &BaseConsumer<Quiet>, first: u64, next: u64) -> Result<()> {
+        if first >= next {
+            return Ok(());
+        }
+        let topic = &self.config.output.state_topic;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, 0, Offset::Offset(first as i64))?;
+        consumer.assign(&list)?;
+        let done = self.done;
+        loop {
+            let message = match consumer.poll(Duration::from_millis(200)) {
+                // Read committed: this end is before transactions that are still open, and they are not ours,
+                // since the producer has been initialised.
+                Some(Err(KafkaError::PartitionEOF(_))) => break,
+                Some(Err(error)) => bail!("cannot read the state topic: {error}"),
+                Some(Ok(message)) => Some(message),
+                None => None,
+            };
+            self.look_around()?;
+            let Some(message) = message else { continue };
+            let offset = message.offset().max(0) as u64;
+            // Other members go on writing: what they remember from now on is not ours to follow.
+            if offset >= next {
+                break;
+            }
+            self.take(std::iter::once(message.payload().unwrap_or_default()), |_| format!("{topic}, offset {offset}"))?;
+            self.done = done + (offset + 1 - first);
+            if offset + 1 == next {
+                break;
+            }
+        }
+        self.done = done + (next - first);
+        Ok(())
+    }
+
+    fn gap(&mut self, first: u64, next: u64) -> Result<()> {
+        if first < next {
+            self.restored.gap += next - first;
+            tracing::error!(
+                first,
+                next,
+                "neither snapshot nor state topic has these offsets: their pages are forgotten"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes in records; `place` says where the nth is.
+    fn take<'r>(&mut self, records: impl Iterator<Item = &'r [u8]>, place: impl Fn(usize) -> String) -> Result<()> {
+        let mut records = records.enumerate().map(|(nth, bytes)| (nth, record::decode(bytes))).peekable();
+        let mut group = Vec::with_capacity(GROUP);
+        while records.peek().is_some() {
+            group.extend(records.by_ref().take(GROUP));
+            for (_, decoded) in &group {
+                if let Ok((StateRecord::Remember(page), _)) = decoded {
+                    self.judge.index().expect_keys(&page.bands, page.digest, page.url_key);
+                }
+            }
+            for (nth, decoded) in group.drain(..) {
+                if let Some(damage) = self.take_one(decoded).with_context(|| place(nth))? {
+                    self.restored.damaged += 1;
+                    tracing::error!(place = place(nth), %damage, "a state record cannot be read");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_one(&mut self, decoded: Result<(StateRecord, SketchId), Damage>) -> Result<Option<Damage>> {
+        self.restored.records += 1;
+        self.last_foreign = None;
+        match decoded {
+            Ok((_, id)) if id != self.sketch => {
+                self.restored.foreign += 1;
+                self.last_foreign = Some(id);
+            }
+            Ok((StateRecord::Window, _)) => self.judge.clear(),
+            Ok((record, _)) => apply(record, self.partitions, self.judge)?,
+            Err(damage) => return Ok(Some(damage)),
+        }
+        Ok(None)
+    }
+
+    /// Is there still time? Says how far it is, now and then.
+    fn look_around(&mut self) -> Result<()> {
+        if self.watch.stop.load(Ordering::Relaxed) {
+            bail!("stopped before the window was restored");
+        }
+        let now = Instant::now();
+        let limit = self.config.recovery.max_wait;
+        if now - self.started > limit && self.config.recovery.on_gap != OnGap::Wait {
+            bail!("it took longer than recovery.max_wait = {} s", limit.as_secs())
+        }
+        if now >= self.report_at {
+            self.report_at = now + REPORT_EVERY;
+            let done = (self.done as f64 / self.work.max(1) as f64).clamp(1e-6, 1.0);
+            let left = (now - self.started).mul_f64(1.0 / done - 1.0);
+            let records = self.restored.records;
+            tracing::info!(records, percent = done * 100.0, seconds_left = left.as_secs(), "restoring");
+            (self.watch.progress)(Some(left));
+        }
+        Ok(())
+    }
 }
 
 fn apply(record: StateRecord, partitions: &Partitions, judge: &mut Judge) -> Result<()> {
@@ -144,8 +344,8 @@ fn apply(record: StateRecord, partitions: &Partitions, judge: &mut Judge) -> Res
             if !page.short && (page.bits.len() != shape.bit_words || page.bands.len() + 2 != shape.keys_per_page) {
                 bail!("a state record has another shape than its sketch id says");
             }
-            let bands = page.bands.iter().map(|key| BandKey(*key)).collect::<Vec<_>>();
-            let zeroes = vec![0; shape.bit_words];
+            // A short page has no bits, but a place for them.
+            let zeroes = [0; MAX_BIT_WORDS];
             let entry = Entry {
                 origin: partitions.origin(&page.origin).context("too many partitions")?,
                 updated: page.updated,
@@ -154,8 +354,8 @@ fn apply(record: StateRecord, partitions: &Partitions, judge: &mut Judge) -> Res
                 url_key: page.url_key,
                 host_key: page.host_key,
                 short: page.short,
-                bands: &bands,
-                bits: if page.short { &zeroes } else { &page.bits },
+                bands: &page.bands,
+                bits: if page.short { &zeroes[..shape.bit_words] } else { &page.bits },
                 names: Named { id: page.id, url: page.url },
             };
             let replaced = page.replaced.and_then(|origin| partitions.origin(&origin));
@@ -164,6 +364,9 @@ fn apply(record: StateRecord, partitions: &Partitions, judge: &mut Judge) -> Res
     }
     Ok(())
 }
+
+/// Words of the widest row, 256 bytes.
+const MAX_BIT_WORDS: usize = 32;
 
 /// What has been restored is final.
 fn settle(judge: &mut Judge) {

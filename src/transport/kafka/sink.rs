@@ -274,7 +274,7 @@ impl KafkaSink {
                 offset: *offset,
             }),
             short: page.short,
-            bands: if page.short { Vec::new() } else { page.bands.iter().map(|band| band.0).collect() },
+            bands: if page.short { Vec::new() } else { page.bands.to_vec() },
             bits: if page.short { Vec::new() } else { page.bits.to_vec() },
             url: page.names.url,
             id: page.names.id,

@@ -24,7 +24,7 @@ use crate::transport::Fault;
 use crate::transport::kafka::Partitions;
 use crate::transport::kafka::connect::{self, Cluster};
 use crate::transport::kafka::keeper::Keeper;
-use crate::transport::kafka::restore::{self, Foreign, Watch};
+use crate::transport::kafka::restore::{self, Foreign, Restored, Watch};
 use crate::transport::kafka::sink::{KafkaSink, Parts};
 use crate::transport::kafka::source::KafkaSource;
 use anyhow::{Context, Result, bail};
@@ -80,18 +80,20 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     let directory = snapshot_directory(config, metrics);
     // The producer has fenced whoever had our name: from here on the state topic's end is ours.
     let restored = if *new_window {
-        0
+        Restored::default()
     } else {
         restore_window(config, sketch, &partitions, &mut judge, directory.as_ref(), surroundings)?
     };
     if *new_window {
         sink.begin_window().map_err(|fault| anyhow::anyhow!("cannot begin a new window: {fault}"))?;
     }
-    if restored == 0 {
+    if restored.records == 0 {
         source.begin(config.input.start, &inputs).context("cannot commit where to start")?;
     }
     let settings = SketchId::describe(config, key);
-    let keeper = directory.map(|directory| Keeper::start(config, sketch, settings, directory, metrics.clone()));
+    let keeper = directory.map(|directory| {
+        Keeper::start(config, sketch, settings, directory, restored.damaged_segments, metrics.clone())
+    });
     let keeper = keeper.transpose()?;
     health.set_stage(Stage::Joining);
     let (beats, joined) = (health.clone(), health.clone());
@@ -178,7 +180,7 @@ fn recover(source: &mut KafkaSource, sink: &mut KafkaSink, judge: &mut Judge) ->
     source.rewind().map_err(|error| Fault::Aborted(format!("cannot rewind: {error:#}")))
 }
 
-/// Number of state records read. Without a whole window, `on_gap` decides.
+/// What was read. Without a whole window, `on_gap` decides.
 fn restore_window(
     config: &Config,
     sketch: SketchId,
@@ -186,7 +188,7 @@ fn restore_window(
     judge: &mut Judge,
     directory: Option<&Directory>,
     surroundings: &Surroundings,
-) -> Result<u64> {
+) -> Result<Restored> {
     let Surroundings { metrics, health, stop, .. } = surroundings;
     health.set_restoring(None);
     let started = Instant::now();
@@ -196,14 +198,13 @@ fn restore_window(
             metrics.set_restore_remaining(left);
         };
         let watch = Watch { stop, metrics, progress: &progress };
-        let error = match restore::restore(config, sketch, partitions, judge, directory, &watch) {
-            Ok(restored) if restored.gap > 0 => {
-                metrics.gap_offsets_total.inc_by(restored.gap + restored.damaged);
-                anyhow::anyhow!("{} offsets of the state topic are gone, and not on disk", restored.gap)
-            }
-            Ok(restored) => {
+        let result = restore::restore(config, sketch, partitions, judge, directory, &watch);
+        if let Ok(restored) = &result {
+            metrics.gap_offsets_total.inc_by(restored.gap + restored.damaged);
+        }
+        let (restored, error) = match result {
+            Ok(restored) if restored.gap == 0 => {
                 metrics.set_restore_remaining(Some(Duration::ZERO));
-                metrics.gap_offsets_total.inc_by(restored.damaged);
                 let pages = judge.index().num_pages();
                 metrics.index_pages.set(pages as i64);
                 tracing::info!(
@@ -213,16 +214,20 @@ fn restore_window(
                     seconds = started.elapsed().as_secs_f64(),
                     "window restored"
                 );
-                return Ok(restored.records);
+                return Ok(restored);
+            }
+            Ok(restored) => {
+                let error = anyhow::anyhow!("{} offsets of the state topic are gone, and not on disk", restored.gap);
+                (restored, error)
             }
             Err(error) if error.is::<Foreign>() || stop.load(Ordering::Relaxed) => return Err(error),
-            Err(error) => error,
+            Err(error) => (Restored::default(), error),
         };
         match config.recovery.on_gap {
             OnGap::Exit => return Err(error.context("the window cannot be restored")),
             OnGap::Serve => {
                 tracing::error!(%error, pages = judge.index().num_pages(), "serving without the whole window: copies of forgotten pages get through");
-                return Ok(judge.index().num_pages() as u64);
+                return Ok(Restored { records: restored.records.max(judge.index().num_pages() as u64), ..restored });
             }
             OnGap::Wait => {
                 tracing::error!(%error, "the window cannot be restored: trying again");

@@ -207,6 +207,11 @@ impl<W: Write + Seek> Writer<W> {
         self.header.chunk_bytes + self.open.payload.len() as u64
     }
 
+    /// All offsets before `next` have been read, the last of them without a record: they were ends of transactions.
+    pub fn pass(&mut self, next: u64) {
+        self.header.next = self.header.next.max(next);
+    }
+
     /// Appends the record at `offset`. `count` adds what it is to the header.
     pub fn push(&mut self, offset: u64, record: &[u8], count: impl FnOnce(&mut Header)) -> io::Result<()> {
         if self.open.payload.len() + record.len() > CHUNK_BYTES && self.open.num_records > 0 {
@@ -226,6 +231,20 @@ impl<W: Write + Seek> Writer<W> {
     pub fn copy(&mut self, chunk: &Chunk) -> io::Result<()> {
         self.out.write_all(&chunk.header())?;
         self.out.write_all(&chunk.payload)?;
+        Ok(())
+    }
+
+    /// Appends a whole chunk of a segment, of whose header it takes what is said of all its records: pages seem no fewer
+    /// and no older than they are.
+    pub fn adopt(&mut self, chunk: &Chunk, of: &Header) -> io::Result<()> {
+        self.copy(chunk)?;
+        let header = &mut self.header;
+        header.chunk_bytes += (CHUNK_HEADER_BYTES + chunk.payload.len()) as u64;
+        header.records += u64::from(chunk.num_records);
+        header.next = chunk.next;
+        (header.remembered, header.untimed, header.latest) = (of.remembered.min(header.records), of.untimed, of.latest);
+        header.window = of.window.filter(|offset| *offset < chunk.next);
+        (self.open.first, self.open.next) = (chunk.next, chunk.next);
         Ok(())
     }
 
@@ -305,7 +324,7 @@ impl<R: Read> Reader<R> {
         if got < length {
             return Err(Damage::Truncated(self.at + (CHUNK_HEADER_BYTES + got) as u64));
         }
-        let follows = chunk.first == self.next && chunk.next > chunk.first;
+        let follows = chunk.first >= self.next && chunk.next > chunk.first && chunk.next <= self.header.next;
         if checksum(&[&head[..24], &chunk.payload]) != eight(24) || !follows {
             return Err(Damage::At(self.at));
         }

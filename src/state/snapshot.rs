@@ -28,12 +28,12 @@ pub struct Directory {
     topic: String,
 }
 
-/// A segment whose header is sound.
+/// A file that is, or was, a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Its file.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// What it says of itself; if that is damaged, what its name says.
     pub header: Header,
 }
 
@@ -52,12 +52,12 @@ impl Segment {
 /// What a directory holds.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// In order; none is part of another.
+    /// In order; none is part of another. What is damaged is among them: its offsets have to come from elsewhere.
     pub segments: Vec<Segment>,
     /// Segments that others hold too: a crash came between renaming and removing.
     pub superseded: Vec<Segment>,
-    /// What looks like a segment and cannot be used.
-    pub unusable: Vec<(PathBuf, Damage)>,
+    /// What has the name of a segment and is none of this window.
+    pub foreign: Vec<(PathBuf, Damage)>,
 }
 
 /// What a restore reads, in order.
@@ -103,8 +103,12 @@ impl Directory {
                 continue;
             }
             match header_of(&path, &self.topic) {
-                Ok(header) => segments.push(Segment { path, header }),
-                Err(damage) => contents.unusable.push((path, damage)),
+                Ok(header) if header.topic == self.topic => segments.push(Segment { path, header }),
+                Ok(header) => {
+                    let topic = io::Error::other(format!("it is of the state topic {}", header.topic));
+                    contents.foreign.push((path, topic.into()));
+                }
+                Err(damage) => contents.foreign.push((path, damage)),
             }
         }
         segments.sort_unstable_by_key(|Segment { header, .. }| (header.era, header.first, u64::MAX - header.next));
@@ -162,7 +166,25 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives a damaged segment another name, so that it is looked at by people only. The oldest of those go.
+    /// Writes what is sound of a damaged segment anew, and sets the rest aside.
+    pub fn salvage(&self, segment: &Segment) -> io::Result<()> {
+        if let Ok(mut reader) = segment.open() {
+            let mut chunk = Chunk::default();
+            let Header { first, era, topic, sketch, settings, .. } = reader.header().clone();
+            let mut draft = self.begin(Header::new(sketch, &settings, &topic, era, first), None)?;
+            while let Ok(true) = reader.read(&mut chunk) {
+                draft.writer.adopt(&chunk, reader.header())?;
+            }
+            if draft.writer.header().next > first {
+                self.publish(draft)?;
+            } else {
+                draft.discard();
+            }
+        }
+        self.set_aside(&segment.path)
+    }
+
+    /// Gives a file another name, so that it is looked at by people only. The oldest of those go.
     pub fn set_aside(&self, path: &Path) -> io::Result<()> {
         fs::rename(path, path.with_extension("damaged"))?;
         let mut damaged = self.with_extension("damaged")?;
@@ -199,18 +221,25 @@ impl Draft {
     }
 }
 
-/// Reads the header at `path`.
+/// The header at `path`, from the file's name if need be.
 fn header_of(path: &Path, topic: &str) -> Result<Header, Damage> {
-    let header = Reader::new(File::open(path)?)?.header().clone();
-    let expected = HEADER_BYTES as u64 + header.chunk_bytes;
-    let length = fs::metadata(path)?.len();
-    if length < expected {
-        return Err(Damage::Truncated(length));
+    let damage = match File::open(path).map_err(Into::into).and_then(Reader::new) {
+        Ok(reader) => return Ok(reader.header().clone()),
+        Err(damage) => damage,
+    };
+    let mut parts = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().split('-');
+    let (era, first, next) = (parts.next(), parts.next(), parts.next());
+    let (era, first, next) = (era.and_then(|it| it.parse().ok()), number(first), number(next));
+    match (era, first, next, parts.next()) {
+        (Some(era), Some(first), Some(next), None) if first <= next => {
+            Ok(Header { next, ..Header::new(String::new(), "", topic, era, first) })
+        }
+        _ => Err(damage),
     }
-    if header.topic != topic {
-        return Err(Damage::Unreadable(io::Error::other(format!("it is of the state topic {}", header.topic))));
-    }
-    Ok(header)
+}
+
+fn number(text: Option<&str>) -> Option<u64> {
+    text?.parse().ok()
 }
 
 /// Copies all chunks. False if they are not sound.
@@ -310,7 +339,7 @@ mod tests {
             }
             last = Some(directory.publish(draft).expect("it can be published"));
             let found = directory.list().expect("it can be read");
-            assert!(found.unusable.is_empty() && found.superseded.is_empty());
+            assert!(found.foreign.is_empty() && found.superseded.is_empty());
             assert_eq!(found.segments.len(), if round < 7 { 1 } else { 2 }, "round {round}");
             assert_eq!(steps(&found.segments, 0, at).len(), found.segments.len());
             let records = found.segments.iter().map(|segment| {
@@ -340,17 +369,49 @@ mod tests {
         fs::write(&c.path, &whole[..whole.len() - 1]).expect("it can be written");
         fs::write(place.path().join("notes.segment"), b"no").expect("it can be written");
         let found = directory.list().expect("it can be read");
-        assert_eq!(found.segments, std::slice::from_ref(&b));
+        assert_eq!(found.segments, [b, c.clone()]);
         assert_eq!(found.superseded, [a]);
-        assert_eq!(found.unusable.len(), 2);
-        for (path, _) in &found.unusable {
-            directory.set_aside(path).expect("it can be renamed");
-        }
+        assert_eq!(found.foreign.len(), 1);
+        directory.salvage(&c).expect("it can be written");
+        assert_eq!(directory.list().expect("it is read").segments.len(), 1, "it had one chunk");
+        directory.set_aside(&found.foreign[0].0).expect("it can be renamed");
         directory.remove_partial().expect("it can be removed");
         let left = fs::read_dir(place.path()).expect("it is there").count();
         assert_eq!(left, 2 + KEPT_DAMAGED);
         let elsewhere = Directory::open(place.path(), "other.state").expect("it is there").list().expect("it is read");
-        assert_eq!((elsewhere.segments.len(), elsewhere.unusable.len()), (0, 2));
+        assert_eq!((elsewhere.segments.len(), elsewhere.foreign.len()), (0, 2));
+    }
+
+    #[test]
+    fn what_is_sound_of_a_segment_is_kept() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let directory = Directory::open(place.path(), "crawl.state").expect("it is there");
+        let mut draft = directory.begin(header(0, 0), None).expect("it can be written");
+        (0..100).for_each(|at| draft.writer.push(at, &[3; 10_000], |_| {}).expect("it can be written"));
+        let whole = directory.publish(draft).expect("it can be published");
+        let mut bytes = fs::read(&whole.path).expect("it is there");
+        let length = bytes.len();
+        bytes[length / 2] ^= 1;
+        fs::write(&whole.path, &bytes).expect("it can be written");
+        directory.salvage(&whole).expect("it can be written");
+        let left = directory.list().expect("it is read").segments;
+        let next = left[0].header.next;
+        assert!((26..50).contains(&next) && left.len() == 1, "{left:?}");
+        let (mut reader, mut chunk, mut records) = (left[0].open().expect("it is sound"), Chunk::default(), 0);
+        while reader.read(&mut chunk).expect("it is sound") {
+            records += chunk.records().count() as u64;
+        }
+        assert_eq!((records, left[0].header.records), (next, next));
+
+        // Nothing can be read of it, and its offsets are still known.
+        let mut bytes = fs::read(&left[0].path).expect("it is there");
+        bytes[100] ^= 1;
+        fs::write(&left[0].path, bytes).expect("it can be written");
+        let found = directory.list().expect("it is read");
+        assert_eq!((found.segments[0].header.first, found.segments[0].header.next), (0, next));
+        assert!(found.segments[0].open().is_err());
+        directory.salvage(&found.segments[0]).expect("it is set aside");
+        assert!(directory.list().expect("it is read").segments.is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
+use rdkafka::{Offset, TopicPartitionList};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,4 +83,12 @@ pub fn add_partitions(name: &str, partitions: usize) {
     for added in block_on(admin().create_partitions([&more], &options())).expect("the cluster answers") {
         added.expect("partitions can be added");
     }
+}
+
+/// Removes what a topic's only partition has before this offset.
+pub fn trim_topic(name: &str, offset: i64) {
+    let mut before = TopicPartitionList::new();
+    before.add_partition_offset(name, 0, Offset::Offset(offset)).expect("an offset");
+    let trimmed = block_on(admin().delete_records(&before, &options())).expect("the cluster answers");
+    assert!(trimmed.elements().iter().all(|partition| partition.error().is_ok()), "{trimmed:?}");
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -93,9 +93,19 @@ impl Setup {
         format!("{}.state", self.name)
     }
 
+    /// A directory of the test's own.
+    pub fn directory(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// What the group has committed of the input.
     pub fn progress(&self) -> Progress {
         Progress::new(&self.name, &self.inputs.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The configuration.
+    pub fn toml(&self) -> String {
+        self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
     }
 
     /// Starts the daemon.
@@ -109,8 +119,7 @@ impl Setup {
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (config, log) =
             (self.dir.path().join(format!("{number}.toml")), self.dir.path().join(format!("{number}.log")));
-        let lines = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
-        fs::write(&config, lines).expect("the configuration is written");
+        fs::write(&config, self.toml()).expect("the configuration is written");
         let child = Command::new(env!("CARGO_BIN_EXE_pagesieve"))
             .args(["run", "-c"])
             .arg(&config)

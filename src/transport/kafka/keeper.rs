@@ -30,8 +30,8 @@ const POLL: Duration = Duration::from_millis(200);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time to write what is left once the daemon has drained.
-const FINISH_WITHIN: Duration = Duration::from_secs(3);
+/// Longest time to read up to the end of what is committed before a segment is closed.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Seconds by which the clock of what is remembered may be ahead of the judge's own.
 const CLOCK_SLACK_SECONDS: u32 = 3_600;
@@ -43,12 +43,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it. `settings` says for people what the sketches are made of.
+    /// Starts it. `settings` says for people what the sketches are made of, `damaged` what a restore could not read.
     pub fn start(
         config: &Config,
         sketch: SketchId,
         settings: String,
         directory: Directory,
+        damaged: Vec<Segment>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -56,7 +57,7 @@ impl Keeper {
         let body = move || {
             let mut pause = FIRST_PAUSE;
             while !stopping.load(Ordering::Relaxed) {
-                let mut work = Work::new(&config, sketch, &settings, &directory, &metrics);
+                let mut work = Work::new(&config, sketch, &settings, &directory, &damaged, &metrics);
                 let Err(error) = work.run(&stopping) else { return };
                 if let Some(draft) = work.draft {
                     draft.discard();
@@ -77,11 +78,21 @@ impl Keeper {
     /// Writes what is left, if that is soon done: a restart would read it from the topic otherwise.
     pub fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
-        let until = Instant::now() + FINISH_WITHIN + POLL;
+        let until = Instant::now() + CLOSE_WITHIN + POLL;
         while !self.thread.is_finished() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A segment is about to be closed.
+struct Closing {
+    /// The end of what was committed.
+    end: u64,
+    /// Without having read that far, it is closed where it is.
+    until: Instant,
+    /// Is it the last one, since the daemon stops?
+    last: bool,
 }
 
 /// From one failure to the next.
@@ -91,6 +102,8 @@ struct Work<'a> {
     settings: &'a str,
     directory: &'a Directory,
     metrics: &'a Metrics,
+    /// Segments that the restore could not read whole.
+    damaged: &'a [Segment],
     segments: Vec<Segment>,
     draft: Option<Draft>,
     draft_since: Instant,
@@ -109,6 +122,7 @@ impl<'a> Work<'a> {
         sketch: SketchId,
         settings: &'a str,
         directory: &'a Directory,
+        damaged: &'a [Segment],
         metrics: &'a Metrics,
     ) -> Self {
         Self {
@@ -117,6 +131,7 @@ impl<'a> Work<'a> {
             settings,
             directory,
             metrics,
+            damaged,
             segments: Vec::new(),
             draft: None,
             draft_since: Instant::now(),
@@ -132,49 +147,59 @@ impl<'a> Work<'a> {
         let consumer: BaseConsumer<Quiet> = client::snapshot_reader(self.config).create_with_context(Quiet)?;
         let (low, high) = consumer.fetch_watermarks(topic, 0, ANSWER_WITHIN).context("cannot read the state topic")?;
         self.tidy(low.max(0) as u64, high.max(0) as u64)?;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(topic, 0, Offset::Offset(self.next as i64))?;
-        consumer.assign(&list)?;
-        let mut stop_at = None;
+        self.read_on(&consumer)?;
+        let mut closing: Option<Closing> = None;
         loop {
-            if stop_at.is_none() && stop.load(Ordering::Relaxed) {
-                stop_at = Some(Instant::now() + FINISH_WITHIN);
+            let last = stop.load(Ordering::Relaxed);
+            let is_due = last || self.draft.is_some() && self.draft_since.elapsed() >= self.config.snapshot.interval;
+            if is_due && closing.is_none() {
+                let (_, end) =
+                    consumer.fetch_watermarks(topic, 0, ANSWER_WITHIN).context("cannot read the state topic")?;
+                closing = Some(Closing { end: end.max(0) as u64, until: Instant::now() + CLOSE_WITHIN, last });
+                self.read_on(&consumer)?;
             }
-            let late = stop_at.is_some_and(|at| Instant::now() >= at);
             match consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    self.take(message.offset().max(0) as u64, message.payload().unwrap_or_default())?
+                    self.take(message.offset().max(0) as u64, message.payload().unwrap_or_default())?;
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => {
-                    if stop_at.is_some() {
-                        return self.publish();
+                Some(Err(KafkaError::PartitionEOF(_))) => match &mut closing {
+                    Some(closing) => {
+                        // Everything before that end has come by now; what did not come is no record.
+                        self.next = self.next.max(closing.end);
+                        closing.until = Instant::now();
                     }
-                    if self.draft.is_none() {
-                        self.up_to_date();
-                    }
-                }
+                    None if self.draft.is_none() => self.up_to_date(),
+                    None => {}
+                },
                 Some(Err(error)) => bail!("cannot read the state topic: {error}"),
                 None => {}
             }
-            let is_due = |draft: &Draft| {
-                draft.writer.bytes() >= SEGMENT_BYTES || self.draft_since.elapsed() >= self.config.snapshot.interval
-            };
-            if late || self.draft.as_ref().is_some_and(is_due) {
+            let is_large = self.draft.as_ref().is_some_and(|draft| draft.writer.bytes() >= SEGMENT_BYTES);
+            if is_large || closing.as_ref().is_some_and(|closing| Instant::now() >= closing.until) {
                 self.publish()?;
-            }
-            if late {
-                return Ok(());
+                if closing.take().is_some_and(|closing| closing.last) {
+                    return Ok(());
+                }
             }
         }
+    }
+
+    /// Reads from the next offset on; once there is nothing more, that is said again.
+    fn read_on(&self, consumer: &BaseConsumer<Quiet>) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.config.output.state_topic, 0, Offset::Offset(self.next as i64))?;
+        Ok(consumer.assign(&list)?)
     }
 
     /// Finds where to go on, and removes what is of no use.
     fn tidy(&mut self, low: u64, high: u64) -> Result<()> {
         self.directory.remove_partial()?;
+        let is_there = |segment: &&Segment| segment.path.exists();
+        self.damaged.iter().filter(is_there).try_for_each(|segment| self.directory.salvage(segment))?;
         let contents = self.directory.list()?;
         contents.superseded.iter().try_for_each(|segment| self.directory.remove(segment))?;
         // The restore has named them in the log.
-        contents.unusable.iter().try_for_each(|(path, _)| self.directory.set_aside(path))?;
+        contents.foreign.iter().try_for_each(|(path, _)| self.directory.set_aside(path))?;
         self.segments = contents.segments;
         self.era = self.segments.last().map_or(0, |last| last.header.era);
         self.next = self.segments.last().map_or(low, |last| last.header.next);
@@ -184,6 +209,7 @@ impl<'a> Work<'a> {
             self.reopen_hole(low)?;
         }
         self.next = self.next.max(low);
+        self.tell_bytes();
         Ok(())
     }
 
@@ -232,7 +258,8 @@ impl<'a> Work<'a> {
     }
 
     fn publish(&mut self) -> Result<()> {
-        if let Some(draft) = self.draft.take() {
+        if let Some(mut draft) = self.draft.take() {
+            draft.writer.pass(self.next);
             let segment = self.directory.publish(draft).context("cannot finish a segment")?;
             // It may have taken the last one's place.
             self.segments.pop_if(|last| last.header.first == segment.header.first && last.header.era == self.era);
@@ -259,8 +286,12 @@ impl<'a> Work<'a> {
             );
         }
         self.segments.drain(..needless + no_room).try_for_each(|segment| self.directory.remove(&segment))?;
-        self.metrics.snapshot_bytes.set(self.segments.iter().map(Segment::bytes).sum::<u64>() as i64);
+        self.tell_bytes();
         Ok(())
+    }
+
+    fn tell_bytes(&self) {
+        self.metrics.snapshot_bytes.set(self.segments.iter().map(Segment::bytes).sum::<u64>() as i64);
     }
 
     fn up_to_date(&self) {

@@ -33,7 +33,7 @@ const CHUNKS_AHEAD: usize = 4;
 const GROUP: usize = 16;
 
 /// What a restore did.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Restored {
     /// Records read.
     pub records: u64,
@@ -45,6 +45,8 @@ pub struct Restored {
     pub foreign: u64,
     /// Offsets that neither snapshot nor topic has any more.
     pub gap: u64,
+    /// Segments that could not be read whole.
+    pub damaged_segments: Vec<Segment>,
 }
 
 /// The end of a partition is what is waited for here, not an error to be logged.
@@ -130,7 +132,7 @@ pub fn restore(
         }
     });
     settle(run.judge);
-    let (restored, last_foreign) = (run.restored, run.last_foreign);
+    let Run { restored, last_foreign, .. } = run;
     result?;
     if let Some(id) = last_foreign {
         return Err(Foreign(format!(
@@ -147,7 +149,7 @@ pub fn restore(
 fn sound_segments(directory: &Directory, metrics: &Metrics) -> Vec<Segment> {
     match directory.list() {
         Ok(contents) => {
-            for (path, damage) in &contents.unusable {
+            for (path, damage) in &contents.foreign {
                 metrics.snapshot_errors_total.inc();
                 tracing::error!(file = %path.display(), %damage, "a segment of the snapshot cannot be used");
             }
@@ -205,6 +207,7 @@ impl Run<'_> {
                     Ok(chunk) => chunk,
                     Err((next, damage)) => {
                         self.watch.metrics.snapshot_errors_total.inc();
+                        self.restored.damaged_segments.push(segment.clone());
                         let file = segment.path.display();
                         tracing::error!(%file, %damage, offset = next, "the rest of a segment of the snapshot cannot be used");
                         return Ok(Some(next));

@@ -1,25 +1,15 @@
 //! The daemon, from topics to topics, on a real broker: nothing is lost, nothing comes twice, every page is treated as
 //! promised, and what is wrong with a cluster is said.
-//!
-//! `PAGESIEVE_TEST_BROKERS` names a cluster to use; without it a broker is started (`tests/kafka/README.md`).
 
-#[path = "support/broker.rs"]
-mod broker;
-#[path = "support/daemon.rs"]
-mod daemon;
-#[path = "support/oracle.rs"]
-mod oracle;
-#[path = "support/topics.rs"]
-mod topics;
-
-use broker::{add_partitions, create_topic};
-use daemon::{Daemon, SOON, Setup};
-use oracle::{Crawl, Fate, Outcome, Repeats, crawl_settings, feed, feed_most};
+use crate::broker::{add_partitions, create_topic};
+use crate::daemon::{SOON, Setup};
+use crate::oracle::{Crawl, Fate, Outcome, Repeats, crawl_settings, feed, feed_most};
+use crate::topics::{Record, num_partitions, read_all, send, send_with_header_name};
+use crate::{edited, judged, text};
 use pagesieve::generate::Settings;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-use topics::{Origin, Record, read_all, send, send_with_header_name};
 
 /// Tests that load the machine take turns; the others may run beside them.
 fn alone() -> MutexGuard<'static, ()> {
@@ -138,24 +128,6 @@ fn members_share_the_input_and_take_over_from_each_other() {
     crawl.check_clusters(&outcome);
     crawl.check_drops(&outcome);
     second.terminate();
-}
-
-/// Words that no other number gives.
-fn text(number: u64, words: usize) -> String {
-    let word = |at: usize| format!("w{:x}", (number * 1_000_003 + at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 36);
-    (0..words).map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// The text with one word changed.
-fn edited(text: &str) -> String {
-    text.replacen(' ', " changed ", 1)
-}
-
-/// Sends records to the first input topic, one after the other, and waits until they are committed.
-fn judged(setup: &Setup, daemon: &mut Daemon, records: &[Record]) -> Vec<Origin> {
-    let origins = send(&setup.inputs[0], records);
-    setup.wait_drained(daemon, SOON);
-    origins
 }
 
 #[test]
@@ -506,7 +478,7 @@ fn topics_are_created_where_that_is_allowed() {
     judged(&setup, &mut daemon, &[Record::page("https://www.example/", &text(0, 50))]);
     assert_eq!(read_all(&setup.output()).len(), 1);
     let partitions = [setup.output(), setup.verdicts(), setup.dead_letters(), setup.state()];
-    assert_eq!(partitions.map(|topic| topics::num_partitions(&topic)), [3, 3, 3, 1]);
+    assert_eq!(partitions.map(|topic| num_partitions(&topic)), [3, 3, 3, 1]);
     daemon.terminate();
 }
 

@@ -196,6 +196,11 @@ impl Index {
         self.pages.len()
     }
 
+    /// So many pages are about to be inserted, into an index that has none.
+    pub fn expect_pages(&mut self, num_pages: usize) {
+        self.table.expect_pages(num_pages);
+    }
+
     /// Pages that can still be judged before a transaction must commit.
     pub fn room(&self) -> usize {
         let journal_room = self.plan.max_changes.saturating_sub(self.journal.len()) / (AGE_SWEEP_SLOTS as usize + 5);

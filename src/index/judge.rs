@@ -199,6 +199,11 @@ impl Judge {
         Some(origin)
     }
 
+    /// So many pages are about to be restored.
+    pub fn expect_pages(&mut self, num_pages: usize) {
+        self.index.expect_pages(num_pages);
+    }
+
     /// Remembers a page without judging it, as the state topic says; the page whose place it took
     /// and, within a restore, nothing else is forgotten. Its time moves the clock.
     pub fn restore(&mut self, entry: &Entry, replaced: Option<Origin>) {

@@ -143,6 +143,15 @@ impl Table {
         Self { buckets, id_bits, cpu: Cpu::detect(), num_gathered: 0, scratch: Vec::new() }
     }
 
+    /// So many pages are about to come: an empty table need not wait for them to become huge pages.
+    pub fn expect_pages(&mut self, num_pages: usize) {
+        let num_pieces = self.buckets.num_pieces();
+        if num_pages >= GATHERED_FROM_PAGES * num_pieces {
+            self.buckets.expect_writes();
+            self.num_gathered = num_pieces;
+        }
+    }
+
     /// Makes one more piece of the table a huge page, if it is still to be done and worth it with `num_pages` remembered:
     /// when a good part of its small pages has been written, so that a small input does not pay for a large table.
     pub fn gather(&mut self, num_pages: usize) {

@@ -50,9 +50,7 @@ impl<T: Plain> Zeroed<T> {
     /// `len` zeros, to be written more or less from front to back.
     pub fn new(len: usize) -> Self {
         let array = Self::scattered(len);
-        if array.memory.is_mapped() {
-            system::advise_huge_pages(array.start.as_ptr().cast(), array.num_bytes().next_multiple_of(HUGE_PAGE_BYTES));
-        }
+        array.expect_writes();
         array
     }
 
@@ -62,6 +60,14 @@ impl<T: Plain> Zeroed<T> {
         let layout = layout.expect("the plan fits the address space");
         let (start, memory) = Memory::new(layout);
         Self { start: start.cast(), len, memory }
+    }
+
+    /// Asks for huge pages for all that has not been written yet.
+    pub fn expect_writes(&self) {
+        if self.memory.is_mapped() {
+            let length = self.num_bytes().next_multiple_of(HUGE_PAGE_BYTES);
+            system::advise_huge_pages(self.start.as_ptr().cast(), length);
+        }
     }
 
     /// Pieces that [`Zeroed::gather`] takes; 0 where there are no huge pages.

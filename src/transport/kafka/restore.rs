@@ -104,6 +104,8 @@ pub fn restore(
         Step::Topic { first, next } => next - first,
         Step::Gap { .. } => 0,
     });
+    let work = work.sum();
+    judge.expect_pages(work as usize);
     let started = Instant::now();
     let mut run = Run {
         config,
@@ -113,7 +115,7 @@ pub fn restore(
         watch,
         restored: Restored::default(),
         last_foreign: None,
-        work: work.sum(),
+        work,
         done: 0,
         started,
         report_at: started + REPORT_EVERY,

@@ -40,6 +40,7 @@ use plan::Plan;
 use std::collections::VecDeque;
 use table::{Choices, Generations, Inserted, Table};
 use tally::{Eviction, Tally};
+use zeroed::Populate;
 
 /// The number of a page slot: 1 to the plan's `num_slots` − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,9 +197,11 @@ impl Index {
         self.pages.len()
     }
 
-    /// So many pages are about to be inserted, into an index that has none.
-    pub fn expect_pages(&mut self, num_pages: usize) {
-        self.table.expect_pages(num_pages);
+    /// So many pages are about to be inserted, into an index that has none. What comes back makes the memory for them
+    /// resident meanwhile.
+    pub fn expect_pages(&mut self, num_pages: usize) -> Vec<Populate> {
+        let rest = [self.pages.populate(num_pages), self.names.populate(num_pages)];
+        self.table.expect_pages(num_pages).into_iter().chain(rest).collect()
     }
 
     /// Pages that can still be judged before a transaction must commit.

@@ -99,7 +99,7 @@ fn inspect(path: &Path) -> bool {
     }
     row("chunks", format!("{}, all sound", text::count(num_chunks)));
     if num_forgotten > 0 {
-        row("forgotten", format!("{} pages, by tombstones", text::count(num_forgotten)));
+        row("tombstones", text::count(num_forgotten));
     }
     if num_unreadable > 0 {
         row("UNREADABLE", format!("{} records", text::count(num_unreadable)));

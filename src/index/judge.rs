@@ -20,6 +20,7 @@ use super::clock::{Clock, MAX_AHEAD_SECONDS};
 use super::pages::Record;
 use super::plan::Plan;
 use super::tally::Tally;
+use super::zeroed::Populate;
 use super::{Entry, Evicted, Index, NO_TIME, Origin, Slot};
 use crate::config::{Late, PolicySettings, Window};
 use crate::page::{EventTime, SkipRule};
@@ -199,9 +200,9 @@ impl Judge {
         Some(origin)
     }
 
-    /// So many pages are about to be restored.
-    pub fn expect_pages(&mut self, num_pages: usize) {
-        self.index.expect_pages(num_pages);
+    /// See [`Index::expect_pages`].
+    pub fn expect_pages(&mut self, num_pages: usize) -> Vec<Populate> {
+        self.index.expect_pages(num_pages)
     }
 
     /// Remembers a page without judging it, as the state topic says; the page whose place it took

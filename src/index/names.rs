@@ -5,6 +5,7 @@
 //! in the ring, 12 bytes and the names, rounded up to 8.
 
 use super::Slot;
+use super::zeroed::{Populate, Zeroed};
 
 /// The ring's unit, in bytes.
 const UNIT: usize = 8;
@@ -12,17 +13,19 @@ const UNIT: usize = 8;
 const HEADER_BYTES: usize = 12;
 /// Names longer than this together are not kept.
 const MAX_NAME_BYTES: usize = 4096;
+/// Bytes of a page in the ring, if its URL is of ordinary length.
+const USUAL_BYTES: usize = 96;
 /// A length that means "none".
 const NONE: u16 = u16::MAX;
 
 /// The names of the pages remembered most recently.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct NamesRing {
-    ring: Vec<u8>,
+    ring: Zeroed<u8>,
     /// Units ever written: where the next names go, modulo the ring.
     head: u64,
     /// Where each page slot's names were written, in units, modulo 2³².
-    written_at: Vec<u32>,
+    written_at: Zeroed<u32>,
 }
 
 /// A page's names as read back.
@@ -40,10 +43,15 @@ impl NamesRing {
         let units = (ring_bytes / UNIT).min(u32::MAX as usize / 2);
         let on = units * UNIT >= MAX_NAME_BYTES + HEADER_BYTES + UNIT;
         Self {
-            ring: vec![0; if on { units * UNIT } else { 0 }],
+            ring: Zeroed::new(if on { units * UNIT } else { 0 }),
             head: 1,
-            written_at: vec![0; if on { num_slots } else { 0 }],
+            written_at: Zeroed::new(if on { num_slots } else { 0 }),
         }
+    }
+
+    /// What makes the ring resident as far as the names of so many pages will come to fill it.
+    pub fn populate(&self, num_pages: usize) -> Populate {
+        self.ring.populate(num_pages.saturating_mul(USUAL_BYTES))
     }
 
     /// Bytes that one page slot costs beside its share of the ring.

@@ -9,7 +9,7 @@
 
 use super::Slot;
 use super::prefetch::prefetch;
-use super::zeroed::Zeroed;
+use super::zeroed::{Populate, Zeroed};
 
 /// No slot: the end of the list.
 const NIL: u32 = 0;
@@ -86,6 +86,11 @@ impl Pages {
     /// Bytes of so many slots.
     pub fn num_bytes(num_slots: usize, row_words: usize) -> usize {
         num_slots.div_ceil(2) * 2 * (row_words + RECORD_WORDS) * 8
+    }
+
+    /// What makes the first so many slots resident.
+    pub fn populate(&self, num_pages: usize) -> Populate {
+        self.words.populate(num_pages.saturating_mul(self.row_words + RECORD_WORDS))
     }
 
     /// Where the row of a slot begins.

@@ -20,7 +20,7 @@
 use super::Slot;
 use super::lanes::{self, BUCKET_ENTRIES, Bucket};
 use super::prefetch::prefetch;
-use super::zeroed::Zeroed;
+use super::zeroed::{Populate, Zeroed};
 use crate::cpu::Cpu;
 
 /// Live entries per place in the table when every page slot is taken. Fresh, two-choice buckets of 16
@@ -144,12 +144,13 @@ impl Table {
     }
 
     /// So many pages are about to come: an empty table need not wait for them to become huge pages.
-    pub fn expect_pages(&mut self, num_pages: usize) {
+    pub fn expect_pages(&mut self, num_pages: usize) -> Option<Populate> {
         let num_pieces = self.buckets.num_pieces();
-        if num_pages >= GATHERED_FROM_PAGES * num_pieces {
+        (num_pages >= GATHERED_FROM_PAGES * num_pieces).then(|| {
             self.buckets.expect_writes();
             self.num_gathered = num_pieces;
-        }
+            self.buckets.populate(usize::MAX)
+        })
     }
 
     /// Makes one more piece of the table a huge page, if it is still to be done and worth it with `num_pages` remembered:

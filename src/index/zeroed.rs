@@ -70,6 +70,12 @@ impl<T: Plain> Zeroed<T> {
         }
     }
 
+    /// What makes the first `len` elements resident before they are written.
+    pub fn populate(&self, len: usize) -> Populate {
+        let bytes = if self.memory.is_mapped() { size_of::<T>() * len.min(self.len) } else { 0 };
+        Populate { start: self.start.as_ptr().addr(), left: bytes.next_multiple_of(HUGE_PAGE_BYTES) }
+    }
+
     /// Pieces that [`Zeroed::gather`] takes; 0 where there are no huge pages.
     pub fn num_pieces(&self) -> usize {
         if self.memory.is_mapped() { self.num_bytes().div_ceil(HUGE_PAGE_BYTES) } else { 0 }
@@ -111,6 +117,27 @@ impl<T: Plain> DerefMut for Zeroed<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; `self` is borrowed for as long.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+/// Makes an array resident, from any thread: finding memory and clearing it takes longer than filling it.
+///
+/// It holds addresses and touches nothing that can be read: once the array is gone it does nothing.
+#[derive(Debug, Clone)]
+pub struct Populate {
+    start: usize,
+    left: usize,
+}
+
+impl Populate {
+    /// The next huge page. False when there is none left, or the system cannot do it.
+    pub fn step(&mut self) -> bool {
+        if self.left == 0 || !system::populate(self.start, HUGE_PAGE_BYTES) {
+            return false;
+        }
+        self.start += HUGE_PAGE_BYTES;
+        self.left -= HUGE_PAGE_BYTES;
+        true
     }
 }
 
@@ -185,6 +212,13 @@ mod system {
         unsafe { libc::madvise(start.cast(), length, libc::MADV_HUGEPAGE) };
     }
 
+    /// Makes this memory resident, with what is in it. Linux 5.14 and newer.
+    pub fn populate(start: usize, length: usize) -> bool {
+        let start = std::ptr::without_provenance_mut(start);
+        // SAFETY: this advice changes nothing that can be read or written; where nothing is mapped it is an error.
+        unsafe { libc::madvise(start, length, libc::MADV_POPULATE_WRITE) == 0 }
+    }
+
     /// Lets go of the small pages of a huge one, which is zeros then and becomes huge when it is next written.
     /// `MADV_COLLAPSE` does it with what is in them, in the same time, from Linux 6.1 on.
     pub fn forget_into_huge_page(start: *mut u8) {
@@ -207,6 +241,10 @@ mod system {
 
     pub fn advise_huge_pages(_: *mut u8, _: usize) {}
 
+    pub fn populate(_: usize, _: usize) -> bool {
+        false
+    }
+
     pub fn forget_into_huge_page(_: *mut u8) {}
 }
 
@@ -227,6 +265,8 @@ mod tests {
                 array.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 + 1);
                 // With or without a huge page, what is in it stays.
                 (0..array.num_pieces()).for_each(|piece| array.gather(piece, &mut Vec::new()));
+                let mut populate = array.populate(usize::MAX);
+                while populate.step() {}
                 assert!(array.iter().enumerate().all(|(at, word)| *word == at as u64 + 1), "{len}");
             }
         }

@@ -184,9 +184,9 @@ keys! {
     "snapshot.directory" = r#""""#, Text, "directory", Restart:
         "Where the window is kept on disk, for a restart to read most of it from. Empty: nowhere.";
     "snapshot.interval" = r#""1m""#, span(SECOND, DAY), "duration", Restart:
-        "Longest time until a remembered page is on disk; a restart reads later ones from the state topic.";
+        "Longest time until a page is on disk; a restart reads later ones from the state topic.";
     "snapshot.max_disk" = r#""32GiB""#, Size(128 * MIB, 64 * TIB), "bytes", Restart:
-        "Most that the snapshot takes on disk; beyond it the oldest part goes, and a restart forgets its pages.";
+        "Most that the snapshot takes; beyond it the oldest part goes, and a restart forgets its pages.";
 
     "recovery.max_wait" = r#""10m""#, span(Duration::ZERO, DAY), "duration", Restart:
         "Longest time to restore the window before `recovery.on_gap` decides.";

@@ -62,13 +62,16 @@ impl Keeper {
                 if let Some(draft) = work.draft {
                     draft.discard();
                 }
+                if work.published {
+                    pause = FIRST_PAUSE;
+                }
                 metrics.snapshot_errors_total.inc();
                 tracing::error!("the snapshot cannot be written, trying again in {} s: {error:#}", pause.as_secs());
-                pause = if work.published { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
                 let until = Instant::now() + pause;
                 while Instant::now() < until && !stopping.load(Ordering::Relaxed) {
                     thread::sleep(POLL);
                 }
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         };
         let thread = thread::Builder::new().name("snapshot".into()).spawn(body).context("cannot start a thread")?;

@@ -4,6 +4,7 @@ use super::{Partitions, client};
 use crate::config::{Config, OnGap};
 use crate::index::judge::Judge;
 use crate::index::names::Named;
+use crate::index::zeroed::Populate;
 use crate::index::{Entry, Evicted};
 use crate::metrics::Metrics;
 use crate::state::SketchId;
@@ -31,6 +32,9 @@ const CHUNKS_AHEAD: usize = 4;
 
 /// Records whose places in the index are on their way while those before them are taken in.
 const GROUP: usize = 16;
+
+/// Pages for which it is worth a thread to clear memory ahead of them.
+const POPULATED_FROM_PAGES: u64 = 100_000;
 
 /// What a restore did.
 #[derive(Debug, Clone, Default)]
@@ -105,7 +109,7 @@ pub fn restore(
         Step::Gap { .. } => 0,
     });
     let work = work.sum();
-    judge.expect_pages(work as usize);
+    let mut memory = judge.expect_pages(work as usize);
     let started = Instant::now();
     let mut run = Run {
         config,
@@ -120,7 +124,7 @@ pub fn restore(
         started,
         report_at: started + REPORT_EVERY,
     };
-    let result = steps.iter().try_for_each(|step| match *step {
+    let mut take_step = |step: &Step| match *step {
         Step::Topic { first, next } => run.topic(&consumer, first, next),
         Step::Gap { first, next } => run.gap(first, next),
         Step::Segment(number) => {
@@ -132,6 +136,19 @@ pub fn restore(
             run.gap(rest, kept)?;
             run.topic(&consumer, kept, header.next)
         }
+    };
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        if work >= POPULATED_FROM_PAGES {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) && !memory.is_empty() {
+                    memory.retain_mut(Populate::step);
+                }
+            });
+        }
+        let result = steps.iter().try_for_each(&mut take_step);
+        over.store(true, Ordering::Relaxed);
+        result
     });
     settle(run.judge);
     let Run { restored, last_foreign, .. } = run;

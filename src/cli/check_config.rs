@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<()> {
             text::count(args.page_bytes),
             load.survivors
         );
-        Outlook::new(&config, &index, &process, load).rows(&config).render(&mut out);
+        Outlook::new(&config, &index, load).rows(&config).render(&mut out);
     }
     // A closed pipe is no error.
     let _ = std::io::stdout().write_all(out.as_bytes());

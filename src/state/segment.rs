@@ -53,6 +53,8 @@ pub struct Header {
     pub records: u64,
     /// Those of them by which a page is remembered.
     pub remembered: u64,
+    /// Records by which a page that was remembered before gives way: it is replaced or forgotten.
+    pub ended: u64,
     /// Pages remembered without an event time: they do not age.
     pub untimed: u64,
     /// Latest event time of a page, in seconds; 0 without any.
@@ -78,6 +80,7 @@ impl Header {
             next: first,
             records: 0,
             remembered: 0,
+            ended: 0,
             untimed: 0,
             latest: 0,
             window: None,
@@ -234,15 +237,17 @@ impl<W: Write + Seek> Writer<W> {
         Ok(())
     }
 
-    /// Appends a whole chunk of a segment, of whose header it takes what is said of all its records: pages seem no fewer
-    /// and no older than they are.
+    /// Appends a whole chunk of a segment, of whose header it takes what is said of all its records: it may seem younger,
+    /// and to hold other pages, than it does.
     pub fn adopt(&mut self, chunk: &Chunk, of: &Header) -> io::Result<()> {
         self.copy(chunk)?;
         let header = &mut self.header;
         header.chunk_bytes += (CHUNK_HEADER_BYTES + chunk.payload.len()) as u64;
         header.records += u64::from(chunk.num_records);
         header.next = chunk.next;
-        (header.remembered, header.untimed, header.latest) = (of.remembered.min(header.records), of.untimed, of.latest);
+        (header.untimed, header.latest) = (of.untimed, of.latest);
+        // So that nothing before it is thought to be replaced by what it holds.
+        (header.remembered, header.ended) = (of.remembered.min(header.records), of.remembered.max(of.ended));
         header.window = of.window.filter(|offset| *offset < chunk.next);
         (self.open.first, self.open.next) = (chunk.next, chunk.next);
         Ok(())
@@ -394,6 +399,7 @@ mod tests {
             next: u64::MAX,
             records: u64::MAX,
             remembered: u64::MAX,
+            ended: u64::MAX,
             untimed: u64::MAX,
             latest: u32::MAX,
             window: Some(u64::MAX),

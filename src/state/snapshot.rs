@@ -295,15 +295,36 @@ pub fn steps(segments: &[Segment], low: u64, high: u64) -> Vec<Step> {
     steps
 }
 
+/// What a snapshot must hold, at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Event time at which the window begins, if pages age.
+    pub oldest: Option<u32>,
+    /// Pages that the index has room for.
+    pub capacity_pages: u64,
+    /// Bytes on disk.
+    pub max_bytes: u64,
+}
+
 /// How many of the first segments need not be kept, and how many more there is no room for.
 ///
-/// The first kind: a later record begins a new window, or every page is older than `oldest`. The second: all together
-/// take more than `max_bytes`; the last one always stays.
-pub fn outdated(segments: &[Segment], oldest: Option<u32>, max_bytes: u64) -> (usize, usize) {
+/// The first kind: a later record begins a new window, every page is older than that, or those behind fill the index
+/// without them: pages come back in the order in which they were remembered. The second: all together take more than
+/// `max_bytes`. The last one always stays.
+pub fn outdated(segments: &[Segment], limits: &Limits) -> (usize, usize) {
+    let Limits { oldest, capacity_pages, max_bytes } = *limits;
     let begun = segments.iter().rposition(|segment| segment.header.window.is_some()).unwrap_or(0);
     let is_old = |header: &Header| header.untimed == 0 && oldest.is_some_and(|oldest| header.latest < oldest);
     let aged = segments.iter().take_while(|segment| is_old(&segment.header)).count();
-    let needless = begun.max(aged).min(segments.len().saturating_sub(1));
+    let mut live_behind = 0u64;
+    let crowded_out = segments.iter().rposition(|Segment { header, .. }| {
+        let is_full = live_behind >= capacity_pages;
+        // Whatever gave way may have been in this segment or any before it: so many live at least.
+        live_behind += header.remembered.saturating_sub(header.ended);
+        is_full
+    });
+    let crowded_out = crowded_out.map_or(0, |last| last + 1);
+    let needless = begun.max(aged).max(crowded_out).min(segments.len().saturating_sub(1));
     let mut bytes = segments[needless..].iter().map(Segment::bytes).sum::<u64>();
     let mut no_room = 0;
     while bytes > max_bytes && needless + no_room + 1 < segments.len() {
@@ -442,16 +463,26 @@ mod tests {
             segment
         };
         let segments = [timed(10, 0), timed(30, 0), timed(20, 0), timed(40, 0)];
-        assert_eq!(outdated(&segments, None, u64::MAX), (0, 0));
-        assert_eq!(outdated(&segments, Some(11), u64::MAX), (1, 0));
-        assert_eq!(outdated(&segments, Some(31), u64::MAX), (3, 0));
-        assert_eq!(outdated(&segments, Some(99), u64::MAX), (3, 0), "the last one stays");
-        assert_eq!(outdated(&segments, Some(11), 2_500_000), (1, 1));
-        assert_eq!(outdated(&segments, None, 0), (0, 3));
-        assert_eq!(outdated(&[timed(10, 1), timed(30, 0)], Some(99), u64::MAX), (0, 0), "a page without a time stays");
+        let of = |segments: &[Segment], oldest, capacity_pages, max_bytes| {
+            outdated(segments, &Limits { oldest, capacity_pages, max_bytes })
+        };
+        const ANY: u64 = u64::MAX;
+        assert_eq!(of(&segments, None, ANY, ANY), (0, 0));
+        assert_eq!(of(&segments, Some(11), ANY, ANY), (1, 0));
+        assert_eq!(of(&segments, Some(31), ANY, ANY), (3, 0));
+        assert_eq!(of(&segments, Some(99), ANY, ANY), (3, 0), "the last one stays");
+        assert_eq!(of(&segments, Some(11), ANY, 2_500_000), (1, 1));
+        assert_eq!(of(&segments, None, ANY, 0), (0, 3));
+        assert_eq!(of(&[timed(10, 1), timed(30, 0)], Some(99), ANY, ANY), (0, 0), "a page without a time stays");
         let mut begun = segments.clone();
         begun[2].header.window = Some(7);
-        assert_eq!(outdated(&begun, None, u64::MAX), (2, 0));
-        assert_eq!(outdated(&[], Some(1), 0), (0, 0));
+        assert_eq!(of(&begun, None, ANY, ANY), (2, 0));
+        assert_eq!(of(&[], Some(1), 0, 0), (0, 0));
+        let mut full = segments.clone();
+        full.iter_mut().for_each(|segment| segment.header.remembered = 100);
+        full[3].header.ended = 40;
+        for (capacity, needless) in [(0, 3), (60, 3), (61, 2), (160, 2), (161, 1), (260, 1), (261, 0)] {
+            assert_eq!(of(&full, None, capacity, ANY), (needless, 0), "{capacity}");
+        }
     }
 }

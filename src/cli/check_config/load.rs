@@ -5,7 +5,6 @@ use super::rows::Rows;
 use crate::cli::text;
 use crate::config::{Action, Config, Mode, VerdictRecords, Window, units};
 use crate::index::plan::Plan;
-use crate::memory::ProcessPlan;
 use crate::sketch::Shape;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,6 +12,8 @@ use std::time::Duration;
 /// Bytes of a state record beside bands and bits: with those of the default shape, 250 with a URL of ordinary
 /// length.
 const STATE_RECORD_BASE_BYTES: usize = 250 - 12 * 4 - 64;
+/// Bytes of a record's length in a segment.
+const RECORD_LENGTH_BYTES: f64 = 4.0;
 /// Bytes of a verdict record.
 const VERDICT_RECORD_BYTES: f64 = 200.0;
 /// Speed at which the state topic is taken to be read, in bytes and records a second: what a gigabit network
@@ -92,7 +93,7 @@ pub struct Outlook {
 
 impl Outlook {
     /// The outlook on this stream with an index of this plan.
-    pub fn new(config: &Config, index: &Plan, process: &ProcessPlan, load: Load) -> Self {
+    pub fn new(config: &Config, index: &Plan, load: Load) -> Self {
         let remembered = load.pages_per_second * load.survivors;
         let capacity = index.capacity_pages as f64;
         let memory_lasts = seconds(capacity / remembered);
@@ -126,7 +127,7 @@ impl Outlook {
             max_memory_for_window: pages_in_window.and_then(|pages| max_memory_for(pages, &config.window, &shape)),
             state_record_bytes,
             state_topic_bytes: records * state_record_bytes,
-            snapshot_bytes: process.window() as f64 * held / capacity,
+            snapshot_bytes: held * (state_record_bytes + RECORD_LENGTH_BYTES),
             restore: seconds(restore),
             in_bytes: load.pages_per_second * load.page_bytes,
             out_bytes: [forwarded * load.page_bytes, remembered * state_record_bytes, recorded * VERDICT_RECORD_BYTES],
@@ -146,7 +147,15 @@ impl Outlook {
         };
         let note = format!("each replica, about {} bytes a record, {kept}", self.state_record_bytes);
         rows.push("state topic", text::bytes(self.state_topic_bytes), note);
-        rows.push("snapshot", text::bytes(self.snapshot_bytes), "on disk, once the window is full");
+        let max_disk = config.snapshot.max_disk;
+        let note = match &config.snapshot.directory {
+            None => "on disk, if snapshot.directory were set".to_owned(),
+            Some(_) if self.snapshot_bytes > max_disk as f64 => {
+                format!("MORE than snapshot.max_disk = {}: a restart would forget pages", text::bytes(max_disk as f64))
+            }
+            Some(_) => "on disk, once the window is full".to_owned(),
+        };
+        rows.push("snapshot", text::bytes(self.snapshot_bytes), note);
         let note = format!(
             "an estimate: from the state topic alone at an assumed {:.0} MB/s and {} records/s",
             RESTORE_BYTES_PER_SECOND / 1e6,
@@ -257,8 +266,7 @@ mod tests {
     fn outlook(toml: &str, load: Load) -> (Config, Outlook) {
         let config = config::parse(toml, "test", std::iter::empty()).unwrap();
         let index = Plan::new(&config.window, &Shape::new(&config.sketch));
-        let process = ProcessPlan::new(&config, &index);
-        let outlook = Outlook::new(&config, &index, &process, load);
+        let outlook = Outlook::new(&config, &index, load);
         (config, outlook)
     }
 

@@ -8,11 +8,13 @@ use super::restore::Quiet;
 use crate::config::Config;
 use crate::index::NO_TIME;
 use crate::index::clock::Clock;
+use crate::index::plan::Plan;
 use crate::metrics::Metrics;
+use crate::sketch::Shape;
 use crate::state::SketchId;
 use crate::state::record::{self, StateRecord};
 use crate::state::segment::Header;
-use crate::state::snapshot::{self, Directory, Draft, SEGMENT_BYTES, Segment};
+use crate::state::snapshot::{self, Directory, Draft, Limits, SEGMENT_BYTES, Segment};
 use anyhow::{Context, Result, bail};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -248,12 +250,14 @@ impl<'a> Work<'a> {
         let count = |header: &mut Header| match &decoded {
             Ok((StateRecord::Remember(page), _)) => {
                 header.remembered += 1;
+                header.ended += u64::from(page.replaced.is_some());
                 header.untimed += u64::from(page.event_time == NO_TIME);
                 header.latest = header.latest.max(page.event_time);
             }
             Ok((StateRecord::Window, _)) => header.window = Some(offset),
-            // What cannot be read is kept as it is: the restore counts it.
-            Ok((StateRecord::Forget { .. }, _)) | Err(_) => {}
+            Ok((StateRecord::Forget { .. }, _)) => header.ended += 1,
+            // It is kept as it is: the restore counts it.
+            Err(_) => {}
         };
         draft.writer.push(offset, payload, count).context("cannot write a segment")?;
         self.next = offset + 1;
@@ -280,7 +284,12 @@ impl<'a> Work<'a> {
         let max_age = window.max_age.filter(|_| !window.refresh_on_match).map(|age| age.as_secs() as u32);
         let oldest =
             max_age.zip(self.clock.now()).map(|(age, now)| now.saturating_sub(age.saturating_add(CLOCK_SLACK_SECONDS)));
-        let (needless, no_room) = snapshot::outdated(&self.segments, oldest, self.config.snapshot.max_disk);
+        let limits = Limits {
+            oldest,
+            capacity_pages: Plan::new(window, &Shape::new(&self.config.sketch)).capacity_pages as u64,
+            max_bytes: self.config.snapshot.max_disk,
+        };
+        let (needless, no_room) = snapshot::outdated(&self.segments, &limits);
         if no_room > 0 {
             let pages = self.segments[needless..needless + no_room].iter().map(|segment| segment.header.remembered);
             tracing::error!(

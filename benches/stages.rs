@@ -9,8 +9,8 @@
 //! Fast Similarity Sketching 1.2, the odd sketch 1.8; the parts alone add up to more than the whole, where they overlap.
 //!
 //! Conclusion: the sketch with all its parts costs a twentieth of 128 permutations alone (144), which is what most
-//! programs take. A page of 500 words takes 4.2 of the 8 µs that it may. AVX2 needs 1.4 times as long as AVX-512, no vectors
-//! at all 1.7 times. Fast Similarity Sketching is cheap up to some hundred slots, since a page then needs few rounds.
+//! programs take. A page of 500 words takes 3.7 of the 8 µs that it may. AVX2 needs 1.6 times as long as AVX-512, no vectors
+//! at all 2.2 times. Fast Similarity Sketching is cheap up to some hundred slots, since a page then needs few rounds.
 
 #[path = "support/pages.rs"]
 mod pages;

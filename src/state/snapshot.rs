@@ -316,11 +316,12 @@ pub fn outdated(segments: &[Segment], limits: &Limits) -> (usize, usize) {
     let begun = segments.iter().rposition(|segment| segment.header.window.is_some()).unwrap_or(0);
     let is_old = |header: &Header| header.untimed == 0 && oldest.is_some_and(|oldest| header.latest < oldest);
     let aged = segments.iter().take_while(|segment| is_old(&segment.header)).count();
-    let mut live_behind = 0u64;
+    // What gave way in one segment may have been in any before it, so the two are set off against each other in sum: so
+    // many pages behind are live at least.
+    let (mut remembered, mut ended) = (0u64, 0u64);
     let crowded_out = segments.iter().rposition(|Segment { header, .. }| {
-        let is_full = live_behind >= capacity_pages;
-        // Whatever gave way may have been in this segment or any before it: so many live at least.
-        live_behind += header.remembered.saturating_sub(header.ended);
+        let is_full = remembered.saturating_sub(ended) >= capacity_pages;
+        (remembered, ended) = (remembered + header.remembered, ended + header.ended);
         is_full
     });
     let crowded_out = crowded_out.map_or(0, |last| last + 1);
@@ -482,6 +483,11 @@ mod tests {
         full.iter_mut().for_each(|segment| segment.header.remembered = 100);
         full[3].header.ended = 40;
         for (capacity, needless) in [(0, 3), (60, 3), (61, 2), (160, 2), (161, 1), (260, 1), (261, 0)] {
+            assert_eq!(of(&full, None, capacity, ANY), (needless, 0), "{capacity}");
+        }
+        // The last one replaces more pages than it has: they were in those before it.
+        full[3].header.ended = 150;
+        for (capacity, needless) in [(1, 2), (50, 2), (51, 1), (150, 1), (151, 0)] {
             assert_eq!(of(&full, None, capacity, ANY), (needless, 0), "{capacity}");
         }
     }

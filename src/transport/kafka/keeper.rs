@@ -92,7 +92,7 @@ impl Keeper {
 
 /// A segment is about to be closed.
 struct Closing {
-    /// The end of what was committed.
+    /// The end of what was committed: a reader of what is committed is told of no other.
     end: u64,
     /// Without having read that far, it is closed where it is.
     until: Instant,

@@ -95,7 +95,8 @@ pub fn restore(
     let (low, high) = consumer.fetch_watermarks(topic, 0, ANSWER_WITHIN).context("cannot read the state topic")?;
     let (low, high) = (low.max(0) as u64, high.max(0) as u64);
     let segments = directory.map(|directory| sound_segments(directory, watch.metrics)).unwrap_or_default();
-    if snapshot::is_new_topic(&segments, high) {
+    let new_topic = snapshot::is_new_topic(&segments, high);
+    if new_topic {
         tracing::error!(
             topic,
             end = high,
@@ -131,7 +132,7 @@ pub fn restore(
             let header = &segments[number].header;
             let Some(rest) = run.segment(&segments[number])? else { return Ok(()) };
             // Another era's offsets mean nothing in the topic as it is now.
-            let is_of_topic = header.next <= high && segments.last().is_some_and(|last| last.header.era == header.era);
+            let is_of_topic = !new_topic && segments.last().is_some_and(|last| last.header.era == header.era);
             let kept = if is_of_topic { low.clamp(rest, header.next) } else { header.next };
             run.gap(rest, kept)?;
             run.topic(&consumer, kept, header.next)

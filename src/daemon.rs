@@ -24,9 +24,13 @@ use crate::transport::Fault;
 use crate::transport::kafka::Partitions;
 use crate::transport::kafka::connect::{self, Cluster};
 use crate::transport::kafka::keeper::Keeper;
+use crate::transport::kafka::member::Consuming;
+use crate::transport::kafka::producer::Producing;
+use crate::transport::kafka::protocol::{Member, Publisher};
 use crate::transport::kafka::restore::{self, Foreign, Restored, Watch};
 use crate::transport::kafka::sink::{KafkaSink, Parts};
 use crate::transport::kafka::source::KafkaSource;
+use crate::transport::kafka::transaction::Settled;
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,17 +70,19 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     metrics.index_capacity_pages.set(plan.capacity_pages as i64);
     metrics.index_bytes.set(judge.index().bytes() as i64);
 
-    let source = KafkaSource::new(config, partitions.clone(), metrics.clone(), inputs.len())?;
-    let mut sink = KafkaSink::new(Parts {
-        config: config.clone(),
+    let (member, link) = Consuming::new(config, partitions.clone(), metrics.clone())?;
+    let member = Arc::new(member);
+    let publisher = Producing::new(config, &cluster, member.clone()).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let parts = Parts {
+        publisher,
+        member: (member.clone(), link.clone()),
         cluster,
         sketch,
         partitions: partitions.clone(),
-        source: source.shared(),
         metrics: metrics.clone(),
         new_window: *new_window,
-    })
-    .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    };
+    let mut sink = KafkaSink::new(config, parts);
     let directory = snapshot_directory(config, metrics);
     // The producer has fenced whoever had our name: from here on the state topic's end is ours.
     let restored = if *new_window {
@@ -88,7 +94,7 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
         sink.begin_window().map_err(|fault| anyhow::anyhow!("cannot begin a new window: {fault}"))?;
     }
     if restored.records == 0 {
-        source.begin(config.input.start, &inputs).context("cannot commit where to start")?;
+        member.begin(config.input.start, &inputs).context("cannot commit where to start")?;
     }
     let settings = SketchId::describe(config, key);
     let keeper = directory.map(|directory| {
@@ -97,8 +103,9 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     let keeper = keeper.transpose()?;
     health.set_stage(Stage::Joining);
     let (beats, joined) = (health.clone(), health.clone());
+    let source = KafkaSource::new((member.clone(), link), partitions, metrics.clone(), inputs.len());
     let mut source = source.with_health(move || beats.beat(), move || joined.set_ready(true));
-    source.subscribe()?;
+    member.subscribe(&config.input.topics)?;
 
     let stage = SketchStage::new(Decoder::new(&config.input), Sketcher::new(shape, key))
         .with_sink_check(sink.check())
@@ -172,12 +179,16 @@ fn snapshot_directory(config: &Config, metrics: &Metrics) -> Option<Directory> {
 }
 
 /// Settles the transaction first, then the judge by it, then goes back to what is committed.
-fn recover(source: &mut KafkaSource, sink: &mut KafkaSink, judge: &mut Judge) -> Result<(), Fault> {
-    if sink.recover()? {
+pub fn recover<P: Publisher, M: Member>(
+    source: &mut KafkaSource<M>,
+    sink: &mut KafkaSink<P, M>,
+    judge: &mut Judge,
+) -> Result<(), Fault> {
+    if sink.settle()? == Settled::Committed {
         judge.commit();
     }
     judge.abort();
-    source.rewind().map_err(|error| Fault::Aborted(format!("cannot rewind: {error:#}")))
+    source.rewind()
 }
 
 /// What was read. Without a whole window, `on_gap` decides.

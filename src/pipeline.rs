@@ -16,6 +16,7 @@
 //! Bounds: each channel holds [`CHANNEL_BATCHES`] batches, a batch holds [`batch::Limits`], and
 //! batches are recycled, so a flight's memory is fixed by (threads, limits).
 
+pub mod judge_stage;
 mod observe;
 pub mod sketch_stage;
 
@@ -24,6 +25,7 @@ use crate::index::judge::Judge;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Sink, Source};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use judge_stage::JudgeStage;
 use sketch_stage::SketchStage;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -74,7 +76,8 @@ pub fn fly(
         let (judged_tx, judged_rx) = bounded(CHANNEL_BATCHES);
         let (committed_tx, committed_rx) = bounded(CHANNEL_BATCHES * 2 + 2);
         let judging = spawn(scope, "judge".into(), move || {
-            judge_in_order(judge, &from_sketch, &judged_tx, &committed_rx, settings.commit_interval, metrics);
+            let stage = JudgeStage::new(settings.commit_interval);
+            judge_in_order(stage, judge, &from_sketch, &judged_tx, &committed_rx, metrics);
             // The publisher finishes what it has and then lets its end go. What it does not report as
             // committed is for the caller to take back.
             drop((judged_tx, from_sketch));
@@ -167,52 +170,37 @@ fn sketch(
 
 /// Stage 2: judges in the order of reception, on one thread, and says where transactions end.
 fn judge_in_order(
+    mut stage: JudgeStage,
     judge: &mut Judge,
     from_sketch: &[Receiver<SketchedBatch>],
     judged_tx: &Sender<JudgedBatch>,
     committed_rx: &Receiver<()>,
-    commit_interval: Duration,
     metrics: &Metrics,
 ) {
     let mut tally = metrics.tally();
-    let mut open_since: Option<Instant> = None;
     let mut next = 0;
     loop {
         while committed_rx.try_recv().is_ok() {
             judge.commit();
         }
-        let deadline = open_since.map(|since| since + commit_interval);
-        let received = match deadline {
+        let received = match stage.deadline() {
             Some(deadline) => from_sketch[next].recv_deadline(deadline),
             None => from_sketch[next].recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let batch = match received {
             Ok(batch) => batch,
-            Err(RecvTimeoutError::Timeout) => {
-                open_since = None;
-                judge.seal();
-                if judged_tx.send(JudgedBatch::end_of_transaction()).is_err() {
+            Err(end) => {
+                let sent = stage.end(judge).is_none_or(|end| judged_tx.send(end).is_ok());
+                if !sent || end == RecvTimeoutError::Disconnected {
                     return;
                 }
                 continue;
             }
-            Err(RecvTimeoutError::Disconnected) => {
-                if open_since.is_some() {
-                    judge.seal();
-                    let _ = judged_tx.send(JudgedBatch::end_of_transaction());
-                }
-                return;
-            }
         };
         next = (next + 1) % from_sketch.len();
-        let needed = batch.pages.len();
-        // Freed page slots come back with commits: without room for a whole batch, end the transaction.
-        while judge.room() < needed && judge.room() < judge.index().plan().overlay_pages() {
-            if open_since.take().is_some() {
-                judge.seal();
-                if judged_tx.send(JudgedBatch::end_of_transaction()).is_err() {
-                    return;
-                }
+        while !JudgeStage::has_room(judge, &batch) {
+            if stage.end(judge).is_some_and(|end| judged_tx.send(end).is_err()) {
+                return;
             }
             match committed_rx.recv() {
                 Ok(()) => judge.commit(),
@@ -220,14 +208,7 @@ fn judge_in_order(
             }
         }
         let started = Instant::now();
-        let since = *open_since.get_or_insert(started);
-        let mut judged = batch::judge(judge, batch);
-        let ends = since.elapsed() >= commit_interval;
-        if ends {
-            open_since = None;
-            judge.seal();
-            judged.ends_transaction = true;
-        }
+        let judged = stage.run(judge, batch, started);
         metrics.stage_duration_seconds[observe::JUDGE].observe(started.elapsed().as_secs_f64());
         observe::judged(&mut tally, metrics, judge);
         if judged_tx.send(judged).is_err() {

@@ -9,6 +9,7 @@
 //!
 //! The source polls on the caller's thread, because librdkafka calls back there when partitions come and go; the
 //! sink has a thread of its own, because commits block. [`link::Link`] is what the two know of each other.
+//! Both reach the cluster through the traits of [`protocol`] only, so that `tests/simulate` can put another one there.
 
 pub mod client;
 pub mod connect;
@@ -16,11 +17,15 @@ pub mod feed;
 mod headers;
 pub mod keeper;
 pub mod link;
-mod producer;
+pub mod member;
+pub mod producer;
+pub mod protocol;
 mod records;
+pub mod replay;
 pub mod restore;
 pub mod sink;
 pub mod source;
+pub mod transaction;
 
 use super::outcome::Positions;
 use crate::index::Origin;

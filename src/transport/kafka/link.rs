@@ -1,5 +1,6 @@
 //! What source and sink know of each other: how much is under way, and whether it may still be committed.
 
+use super::protocol::{Failure, Meaning};
 use crate::metrics::Metrics;
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
@@ -61,12 +62,35 @@ impl Link {
         (take(&self.assigned), take(&self.revoked))
     }
 
+    /// Partitions came.
+    pub fn assign(&self, partitions: Names) {
+        self.assigned.lock().expect("nobody panics with the lock").extend(partitions);
+    }
+
+    /// Partitions go. Unless everything under way was committed `in_time`, nothing of it may be any more.
+    pub fn revoke(&self, partitions: Names, in_time: bool) {
+        if !in_time {
+            self.lost.store(true, Ordering::SeqCst);
+        }
+        self.revoked.lock().expect("nobody panics with the lock").extend(partitions);
+    }
+
+    /// Is everything under way committed?
+    pub fn is_drained(&self) -> bool {
+        self.settled.load(Ordering::SeqCst) >= self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Has the sink given up on this flight?
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
     /// Waits until everything under way is committed. False if that fails or takes too long.
     fn drain(&self, limit: Duration) -> bool {
         const LOOK_EVERY: Duration = Duration::from_millis(2);
         let deadline = Instant::now() + limit;
-        while self.settled.load(Ordering::SeqCst) < self.sent.load(Ordering::SeqCst) {
-            if self.failed.load(Ordering::SeqCst) || Instant::now() >= deadline {
+        while !self.is_drained() {
+            if self.has_failed() || Instant::now() >= deadline {
                 return false;
             }
             std::thread::sleep(LOOK_EVERY);
@@ -112,6 +136,22 @@ pub fn note_error(fatal: &Mutex<Option<String>>, error: &KafkaError, reason: &st
     tracing::warn!(%error, reason, "kafka");
 }
 
+impl From<KafkaError> for Failure {
+    fn from(error: KafkaError) -> Self {
+        use RDKafkaErrorCode as Code;
+        let meaning = match (&error, error.rdkafka_error_code()) {
+            (_, Some(Code::Fenced | Code::ProducerFenced | Code::FencedInstanceId)) => Meaning::Fenced,
+            (_, Some(Code::QueueFull)) => Meaning::Full,
+            (_, Some(Code::MessageSizeTooLarge)) => Meaning::TooLarge,
+            _ if is_permanent(&error) => Meaning::Permanent,
+            (KafkaError::Transaction(error), _) if error.is_retriable() => Meaning::Retriable,
+            (KafkaError::Transaction(error), _) if error.txn_requires_abort() => Meaning::Abortable,
+            _ => Meaning::Unknown,
+        };
+        Self { meaning, reason: error.to_string() }
+    }
+}
+
 /// Will it fail again, however often it is tried?
 pub fn is_permanent(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
@@ -139,12 +179,8 @@ impl ConsumerContext for ConsumerEvents {
             return;
         }
         let in_time = !consumer.assignment_lost() && self.link.drain(self.drain_timeout);
-        if !in_time {
-            // Nothing judged for these partitions may be committed by this member any more.
-            self.link.lost.store(true, Ordering::SeqCst);
-        }
-        tracing::info!(partitions = %names(partitions), committed = in_time, "partitions revoked");
-        push(&self.link.revoked, partitions);
+        tracing::info!(partitions = %listed(partitions), committed = in_time, "partitions revoked");
+        self.link.revoke(names(partitions), in_time);
         for element in partitions.elements() {
             self.metrics.remove_partition(element.topic(), element.partition());
         }
@@ -153,8 +189,8 @@ impl ConsumerContext for ConsumerEvents {
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         match rebalance {
             Rebalance::Assign(partitions) if partitions.count() > 0 => {
-                tracing::info!(partitions = %names(partitions), "partitions assigned");
-                push(&self.link.assigned, partitions);
+                tracing::info!(partitions = %listed(partitions), "partitions assigned");
+                self.link.assign(names(partitions));
             }
             Rebalance::Error(error) => tracing::warn!(%error, "rebalance failed"),
             _ => {}
@@ -162,12 +198,11 @@ impl ConsumerContext for ConsumerEvents {
     }
 }
 
-fn push(list: &Mutex<Names>, partitions: &TopicPartitionList) {
-    let mut list = list.lock().expect("nobody panics with the lock");
-    list.extend(partitions.elements().iter().map(|element| (element.topic().to_owned(), element.partition())));
+fn names(partitions: &TopicPartitionList) -> Names {
+    partitions.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect()
 }
 
-fn names(partitions: &TopicPartitionList) -> String {
-    let names = partitions.elements().iter().map(|it| format!("{}/{}", it.topic(), it.partition())).collect::<Vec<_>>();
-    names.join(" ")
+fn listed(partitions: &TopicPartitionList) -> String {
+    let names = names(partitions).into_iter().map(|(topic, partition)| format!("{topic}/{partition}"));
+    names.collect::<Vec<_>>().join(" ")
 }

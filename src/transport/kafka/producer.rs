@@ -1,51 +1,41 @@
-//! The producer and what it reports back.
+//! librdkafka as the producer, and what it reports back.
 
 use super::client;
 use super::connect::Cluster;
 use super::link::{is_permanent, note_error};
+use super::member::Consuming;
+use super::protocol::{Failure, Meaning, Message, Offsets, Publisher};
 use crate::config::{Config, Delivery as Guarantee};
 use crate::index::Origin;
 use crate::transport::Fault;
 use rdkafka::client::ClientContext;
 use rdkafka::error::KafkaError;
 use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
-use std::collections::HashSet;
+use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// One attempt at a call that blocks; retriable errors are tried again until the transaction's own time is over.
-pub const ATTEMPT: Duration = Duration::from_secs(10);
+const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// Pages that the broker refused though they looked right: rejected when they are judged again.
-#[derive(Debug, Clone, Default)]
-pub struct Refused {
-    any: Arc<AtomicBool>,
-    pages: Arc<Mutex<HashSet<Origin>>>,
-}
-
-impl Refused {
-    /// Adds a page.
-    pub fn add(&self, origin: Origin) {
-        self.pages.lock().expect("nobody panics with the lock").insert(origin);
-        self.any.store(true, Ordering::Release);
-    }
-
-    /// Is it one of them?
-    pub fn contains(&self, origin: Origin) -> bool {
-        self.any.load(Ordering::Acquire) && self.pages.lock().expect("nobody panics with the lock").contains(&origin)
-    }
+/// The producer of everything that goes out.
+pub struct Producing {
+    config: Config,
+    cluster: Cluster,
+    /// Whose offsets the transactions carry.
+    member: Arc<Consuming>,
+    producer: ThreadedProducer<Reports>,
 }
 
 /// Delivery reports.
-pub struct Reports {
+struct Reports {
     /// Deliveries that failed, with the pages they were for.
-    pub failed: Mutex<Vec<(Origin, KafkaError)>>,
+    failed: Mutex<Vec<(Origin, KafkaError)>>,
     /// Is there one?
-    pub any_failed: AtomicBool,
+    any_failed: AtomicBool,
     /// The first error that will not go away by itself.
-    pub fatal: Mutex<Option<String>>,
+    fatal: Mutex<Option<String>>,
 }
 
 impl ClientContext for Reports {
@@ -66,12 +56,12 @@ impl ProducerContext<NoCustomPartitioner> for Reports {
 }
 
 /// An origin as it travels with a message.
-pub fn opaque(origin: Origin) -> usize {
+fn opaque(origin: Origin) -> usize {
     usize::from(origin.source) << 48 | origin.offset as usize
 }
 
 /// A producer that is ready: in `exactly_once` whoever had its name is fenced, and its transaction settled.
-pub fn open(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Reports>, Fault> {
+fn open(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Reports>, Fault> {
     let output = &config.output;
     let topics = [
         Some(&output.topic),
@@ -98,4 +88,69 @@ pub fn open(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Repor
         }
     }
     Ok(producer)
+}
+
+impl Producing {
+    /// A producer that is ready: a zombie of the same name is fenced, and its transaction settled.
+    pub fn new(config: &Config, cluster: &Cluster, member: Arc<Consuming>) -> Result<Self, Fault> {
+        let producer = open(config, cluster)?;
+        Ok(Self { config: config.clone(), cluster: cluster.clone(), member, producer })
+    }
+}
+
+impl Publisher for Producing {
+    fn reopen(&mut self) -> Result<(), Fault> {
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        self.producer = open(&self.config, &self.cluster)?;
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<(), Failure> {
+        Ok(self.producer.begin_transaction()?)
+    }
+
+    fn send<'a>(&self, message: Message<'a>, origin: Origin) -> Result<(), (Failure, Message<'a>)> {
+        let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(message.topic, opaque(origin));
+        record.partition = message.partition;
+        record.key = message.key;
+        record.payload = message.value;
+        record.timestamp = message.timestamp_ms;
+        record.headers = message.headers;
+        self.producer
+            .send(record)
+            .map_err(|(error, record)| (Failure::from(error), Message { headers: record.headers, ..message }))
+    }
+
+    fn flush(&self, wait: Duration) -> bool {
+        self.producer.flush(wait).is_ok()
+    }
+
+    fn take_failed(&self) -> Vec<(Origin, Failure)> {
+        let reports = self.producer.context();
+        if !reports.any_failed.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let failed = std::mem::take(&mut *reports.failed.lock().expect("nobody panics with the lock"));
+        failed.into_iter().map(|(origin, error)| (origin, error.into())).collect()
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.producer.context().fatal.lock().expect("nobody panics with the lock").clone()
+    }
+
+    fn send_offsets(&self, offsets: &Offsets) -> Result<(), Failure> {
+        let group = self.member.group().ok_or_else(|| Failure {
+            meaning: Meaning::Abortable,
+            reason: "the consumer is not in its group".into(),
+        })?;
+        Ok(self.producer.send_offsets_to_transaction(&self.member.list(offsets)?, &group, ATTEMPT)?)
+    }
+
+    fn commit(&self) -> Result<(), Failure> {
+        Ok(self.producer.commit_transaction(ATTEMPT)?)
+    }
+
+    fn abort(&self) -> Result<(), Failure> {
+        Ok(self.producer.abort_transaction(ATTEMPT)?)
+    }
 }

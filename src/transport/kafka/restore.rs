@@ -1,14 +1,13 @@
 //! Snapshot and state topic → the window.
 
+use super::replay::Replay;
 use super::{Partitions, client};
 use crate::config::{Config, OnGap};
 use crate::index::judge::Judge;
-use crate::index::names::Named;
 use crate::index::zeroed::Populate;
-use crate::index::{Entry, Evicted};
 use crate::metrics::Metrics;
 use crate::state::SketchId;
-use crate::state::record::{self, Damage, StateRecord};
+use crate::state::record;
 use crate::state::segment::{self, Chunk};
 use crate::state::snapshot::{self, Directory, Segment, Step};
 use anyhow::{Context, Result, bail};
@@ -114,12 +113,9 @@ pub fn restore(
     let started = Instant::now();
     let mut run = Run {
         config,
-        sketch,
-        partitions,
-        judge,
+        replay: Replay::new(sketch, partitions, judge),
         watch,
         restored: Restored::default(),
-        last_foreign: None,
         work,
         done: 0,
         started,
@@ -151,8 +147,9 @@ pub fn restore(
         over.store(true, Ordering::Relaxed);
         result
     });
-    settle(run.judge);
-    let Run { restored, last_foreign, .. } = run;
+    run.replay.settle();
+    let Replay { records, foreign, damaged, last_foreign, .. } = run.replay;
+    let restored = Restored { records, foreign, damaged, ..run.restored };
     result?;
     if let Some(id) = last_foreign {
         return Err(Foreign(format!(
@@ -186,12 +183,9 @@ fn sound_segments(directory: &Directory, metrics: &Metrics) -> Vec<Segment> {
 /// A restore under way.
 struct Run<'a> {
     config: &'a Config,
-    sketch: SketchId,
-    partitions: &'a Partitions,
-    judge: &'a mut Judge,
+    replay: Replay<'a>,
     watch: &'a Watch<'a>,
     restored: Restored,
-    last_foreign: Option<SketchId>,
     /// Records and offsets to read, and those that were.
     work: u64,
     done: u64,
@@ -234,12 +228,12 @@ impl Run<'_> {
                     }
                 };
                 self.look_around()?;
-                let before = self.restored.records;
+                let before = self.replay.records;
                 self.take(chunk.records(), |nth| {
                     format!("{}, record {nth} from offset {}", segment.path.display(), chunk.first)
                 })?;
-                self.restored.from_disk += self.restored.records - before;
-                self.done += self.restored.records - before;
+                self.restored.from_disk += self.replay.records - before;
+                self.done += self.replay.records - before;
                 let _ = spare_tx.try_send(chunk);
             }
             Ok(None)
@@ -300,34 +294,10 @@ impl Run<'_> {
         let mut group = Vec::with_capacity(GROUP);
         while records.peek().is_some() {
             group.extend(records.by_ref().take(GROUP));
-            for (_, decoded) in &group {
-                if let Ok((StateRecord::Remember(page), _)) = decoded {
-                    self.judge.index().expect_keys(&page.bands, page.digest, page.url_key);
-                }
-            }
-            for (nth, decoded) in group.drain(..) {
-                if let Some(damage) = self.take_one(decoded).with_context(|| place(nth))? {
-                    self.restored.damaged += 1;
-                    tracing::error!(place = place(nth), %damage, "a state record cannot be read");
-                }
-            }
+            group.iter().for_each(|(_, decoded)| self.replay.expect(decoded));
+            group.drain(..).try_for_each(|(nth, decoded)| self.replay.take(decoded, || place(nth)))?;
         }
         Ok(())
-    }
-
-    fn take_one(&mut self, decoded: Result<(StateRecord, SketchId), Damage>) -> Result<Option<Damage>> {
-        self.restored.records += 1;
-        self.last_foreign = None;
-        match decoded {
-            Ok((_, id)) if id != self.sketch => {
-                self.restored.foreign += 1;
-                self.last_foreign = Some(id);
-            }
-            Ok((StateRecord::Window, _)) => self.judge.clear(),
-            Ok((record, _)) => apply(record, self.partitions, self.judge)?,
-            Err(damage) => return Ok(Some(damage)),
-        }
-        Ok(None)
     }
 
     /// Is there still time? Says how far it is, now and then.
@@ -344,56 +314,10 @@ impl Run<'_> {
             self.report_at = now + REPORT_EVERY;
             let done = (self.done as f64 / self.work.max(1) as f64).clamp(1e-6, 1.0);
             let left = (now - self.started).mul_f64(1.0 / done - 1.0);
-            let records = self.restored.records;
+            let records = self.replay.records;
             tracing::info!(records, percent = done * 100.0, seconds_left = left.as_secs(), "restoring");
             (self.watch.progress)(Some(left));
         }
         Ok(())
     }
-}
-
-fn apply(record: StateRecord, partitions: &Partitions, judge: &mut Judge) -> Result<()> {
-    if judge.room() < 2 {
-        settle(judge);
-    }
-    match record {
-        StateRecord::Window => {}
-        StateRecord::Forget { origin, url_key } => {
-            let origin = partitions.origin(&origin).context("too many partitions")?;
-            judge.forget_origin(Some(url_key), origin, Evicted::Forgotten);
-        }
-        StateRecord::Remember(page) => {
-            let shape = judge.index().plan();
-            if !page.short && (page.bits.len() != shape.bit_words || page.bands.len() + 2 != shape.keys_per_page) {
-                bail!("a state record has another shape than its sketch id says");
-            }
-            // A short page has no bits, but a place for them.
-            let zeroes = [0; MAX_BIT_WORDS];
-            let entry = Entry {
-                origin: partitions.origin(&page.origin).context("too many partitions")?,
-                updated: page.updated,
-                event_time: page.event_time,
-                digest: page.digest,
-                url_key: page.url_key,
-                host_key: page.host_key,
-                short: page.short,
-                bands: &page.bands,
-                bits: if page.short { &zeroes[..shape.bit_words] } else { &page.bits },
-                names: Named { id: page.id, url: page.url },
-            };
-            let replaced = page.replaced.and_then(|origin| partitions.origin(&origin));
-            judge.restore(&entry, replaced);
-        }
-    }
-    Ok(())
-}
-
-/// Words of the widest row, 256 bytes.
-const MAX_BIT_WORDS: usize = 32;
-
-/// What has been restored is final.
-fn settle(judge: &mut Judge) {
-    judge.seal();
-    judge.commit();
-    judge.tally.clear();
 }

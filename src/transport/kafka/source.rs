@@ -1,25 +1,14 @@
 //! Source topics → batches.
 
 use super::Partitions;
-use super::client;
-use super::headers;
-use super::link::{ConsumerEvents, Link, is_permanent};
-use crate::batch::{Delivery, Limits, ReceivedBatch};
-use crate::config::{Config, Start};
-use crate::index::Origin;
+use super::link::Link;
+use super::protocol::Member;
+use crate::batch::{Limits, ReceivedBatch};
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Source};
-use rdkafka::Offset;
-use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Message};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Waiting time for answers of the cluster beside the flow.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A poll is due after this long, whatever the stages behind do; `max.poll.interval.ms` is ten times as much.
 const POLL_EVERY: Duration = Duration::from_secs(30);
@@ -27,16 +16,12 @@ const POLL_EVERY: Duration = Duration::from_secs(30);
 /// A poll that only serves callbacks.
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// The consumer, as the sink shares it.
-pub type SharedConsumer = Arc<BaseConsumer<ConsumerEvents>>;
-
 /// Reads the source topics as a member of the group.
-pub struct KafkaSource {
-    consumer: SharedConsumer,
+pub struct KafkaSource<M> {
+    member: Arc<M>,
     partitions: Partitions,
     link: Arc<Link>,
     metrics: Arc<Metrics>,
-    topics: Vec<String>,
     total_partitions: usize,
     last_poll: Instant,
     paused: bool,
@@ -46,34 +31,26 @@ pub struct KafkaSource {
     joined: Option<Box<dyn Fn() + Send>>,
 }
 
-impl KafkaSource {
-    /// A consumer that has not joined the group yet.
+impl<M: Member> KafkaSource<M> {
+    /// A source of `total_partitions`, as far as is known now.
     pub fn new(
-        config: &Config,
+        member: (Arc<M>, Arc<Link>),
         partitions: Partitions,
         metrics: Arc<Metrics>,
         total_partitions: usize,
-    ) -> anyhow::Result<Self> {
-        let link = Arc::new(Link::default());
-        let events = ConsumerEvents {
-            link: link.clone(),
-            metrics: metrics.clone(),
-            drain_timeout: config.pipeline.drain_timeout,
-            fatal: Mutex::new(None),
-        };
-        let consumer: BaseConsumer<ConsumerEvents> = client::consumer(config).create_with_context(events)?;
-        Ok(Self {
-            consumer: Arc::new(consumer),
+    ) -> Self {
+        let (member, link) = member;
+        Self {
+            member,
             partitions,
             link,
             metrics,
-            topics: config.input.topics.clone(),
             total_partitions,
             last_poll: Instant::now(),
             paused: false,
             beat: Box::new(|| {}),
             joined: None,
-        })
+        }
     }
 
     /// Has `beat` called on every poll, and `joined` once the group has assigned partitions.
@@ -83,89 +60,33 @@ impl KafkaSource {
         self
     }
 
-    /// The consumer and what it shares with the sink.
-    pub fn shared(&self) -> (SharedConsumer, Arc<Link>) {
-        (self.consumer.clone(), self.link.clone())
-    }
-
-    /// On the very first start (the group has committed nothing, the window holds nothing) commits the offsets that
-    /// `start` asks for, so that no later start can mistake itself for the first.
-    pub fn begin(&self, start: Start, partitions: &[(String, i32)]) -> anyhow::Result<()> {
-        // The beginning is where partitions without a commit are read from anyway.
-        if start == Start::Earliest {
-            return Ok(());
-        }
-        let mut list = TopicPartitionList::new();
-        for (topic, partition) in partitions {
-            list.add_partition(topic, *partition);
-        }
-        let committed = self.consumer.committed_offsets(list.clone(), ANSWER_WITHIN)?;
-        if committed.elements().iter().any(|it| matches!(it.offset(), Offset::Offset(_))) {
-            return Ok(());
-        }
-        match start {
-            Start::Earliest => {}
-            Start::Latest => list.set_all_offsets(Offset::End)?,
-            Start::At { epoch_ms } => {
-                list.set_all_offsets(Offset::Offset(epoch_ms))?;
-                list = self.consumer.offsets_for_times(list, ANSWER_WITHIN)?;
-            }
-        }
-        let mut first = TopicPartitionList::new();
-        for element in list.elements() {
-            let offset = match element.offset() {
-                Offset::Offset(offset) => offset,
-                _ => self.consumer.fetch_watermarks(element.topic(), element.partition(), ANSWER_WITHIN)?.1,
-            };
-            first.add_partition_offset(element.topic(), element.partition(), Offset::Offset(offset))?;
-        }
-        tracing::info!(?start, "first start: beginning where the configuration says");
-        Ok(self.consumer.commit(&first, CommitMode::Sync)?)
-    }
-
-    /// Joins the group.
-    pub fn subscribe(&self) -> anyhow::Result<()> {
-        let topics = self.topics.iter().map(String::as_str).collect::<Vec<_>>();
-        Ok(self.consumer.subscribe(&topics)?)
-    }
-
     /// Goes back to what is committed, on every partition that is assigned. A new flight begins.
-    pub fn rewind(&mut self) -> anyhow::Result<()> {
+    pub fn rewind(&mut self) -> Result<(), Fault> {
         // What came before the fault is read again: let revocations in the meantime take effect first.
         self.link.reset();
-        let assignment = self.consumer.assignment()?;
-        if assignment.count() > 0 {
-            let committed = self.consumer.committed_offsets(assignment, ANSWER_WITHIN)?;
-            let mut targets = TopicPartitionList::new();
-            for element in committed.elements() {
-                let offset = match element.offset() {
-                    Offset::Offset(offset) => Offset::Offset(offset),
-                    _ => Offset::Beginning,
-                };
-                targets.add_partition_offset(element.topic(), element.partition(), offset)?;
+        let rewound = (|| {
+            let assignment = self.member.assignment()?;
+            if assignment.is_empty() {
+                return Ok(());
             }
-            let sought = self.consumer.seek_partitions(targets, ANSWER_WITHIN)?;
-            sought.elements().iter().try_for_each(|element| element.error())?;
-        }
-        Ok(())
+            let committed = self.member.committed(&assignment)?;
+            self.member.seek(&assignment.into_iter().zip(committed).collect::<Vec<_>>())
+        })();
+        rewound.map_err(|failure| Fault::Aborted(format!("cannot rewind: {failure}")))
     }
 
     /// Counts records that were gone before they could be read.
-    fn look_for_gaps(&self, assigned: &[(String, i32)]) {
-        let mut list = TopicPartitionList::new();
-        for (topic, partition) in assigned {
-            list.add_partition(topic, *partition);
-        }
-        let Ok(committed) = self.consumer.committed_offsets(list, ANSWER_WITHIN) else { return };
-        for element in committed.elements() {
-            let (topic, partition) = (element.topic(), element.partition());
-            let Offset::Offset(committed) = element.offset() else { continue };
-            let Ok((low, _)) = self.consumer.fetch_watermarks(topic, partition, ANSWER_WITHIN) else { continue };
-            if low > committed {
-                let lost = (low - committed) as u64;
+    fn look_for_gaps(&self, assigned: &[u16]) {
+        let Ok(committed) = self.member.committed(assigned) else { return };
+        for (number, committed) in assigned.iter().zip(committed) {
+            let Some(committed) = committed else { continue };
+            let Ok(first) = self.member.first_offset(*number) else { continue };
+            if first > committed {
+                let lost = first - committed;
                 self.metrics.gap_offsets_total.inc_by(lost);
+                let (topic, partition) = self.partitions.name(*number);
                 tracing::error!(
-                    topic,
+                    topic = &*topic,
                     partition,
                     lost,
                     "retention has passed the committed offset: pages were lost before they were read"
@@ -177,18 +98,21 @@ impl KafkaSource {
     /// Takes note of partitions that came and went; records of the latter are dropped from `batch`.
     fn follow_assignment(&mut self, batch: &mut ReceivedBatch) {
         let (assigned, revoked) = self.link.take_changes();
-        if !revoked.is_empty() {
-            let gone: HashSet<u16> =
-                revoked.iter().filter_map(|(topic, partition)| self.partitions.number(topic, *partition)).collect();
+        let numbers = |names: Vec<(String, i32)>| {
+            names.into_iter().filter_map(|(topic, partition)| self.partitions.number(&topic, partition))
+        };
+        let gone = numbers(revoked).collect::<HashSet<_>>();
+        if !gone.is_empty() {
             batch.deliveries.retain(|delivery| !gone.contains(&delivery.origin.source));
         }
+        let assigned = numbers(assigned).collect::<Vec<_>>();
         if !assigned.is_empty() {
             self.look_for_gaps(&assigned);
         }
-        if assigned.is_empty() && revoked.is_empty() {
+        if assigned.is_empty() && gone.is_empty() {
             return;
         }
-        let held = self.consumer.assignment().map_or(0, |list| list.count());
+        let held = self.member.assignment().map_or(0, |list| list.len());
         let partial = held < self.total_partitions;
         self.metrics.window_partial.set(i64::from(partial));
         if partial {
@@ -207,61 +131,18 @@ impl KafkaSource {
     fn poll(&mut self, wait: Duration, batch: &mut ReceivedBatch) -> Result<bool, Fault> {
         (self.beat)();
         self.last_poll = Instant::now();
-        let fatal = |consumer: &SharedConsumer| {
-            consumer.context().fatal.lock().expect("nobody panics with the lock").clone().map(Fault::Fatal)
-        };
-        let consumer = self.consumer.clone();
-        let polled = consumer.poll(wait);
-        if let Some(fault) = fatal(&self.consumer) {
-            return Err(fault);
-        }
+        let polled = self.member.poll(wait, batch)?;
         if self.link.is_lost() {
             return Err(Fault::Aborted("partitions were lost before their pages were committed".into()));
         }
-        match polled {
-            None => Ok(false),
-            Some(Ok(message)) => {
-                self.append(&message, batch)?;
-                Ok(true)
-            }
-            Some(Err(KafkaError::PartitionEOF(_))) => Ok(false),
-            Some(Err(error)) if is_permanent(&error) => Err(Fault::Fatal(format!("cannot consume: {error}"))),
-            Some(Err(error)) => {
-                tracing::warn!(%error, "consuming");
-                Ok(false)
-            }
-        }
-    }
-
-    fn append(&self, message: &BorrowedMessage, batch: &mut ReceivedBatch) -> Result<(), Fault> {
-        let number = self.partitions.number(message.topic(), message.partition());
-        let source = number.ok_or_else(|| Fault::Fatal(format!("more than {} partitions", Origin::MAX_SOURCES)))?;
-        let first_header = batch.headers.len();
-        headers::for_each(message, |name, value| {
-            let name = batch.push(name.as_bytes());
-            let value = value.map(|value| batch.push(value));
-            batch.headers.push((name, value));
-        });
-        let key = message.key().map(|key| batch.push(key));
-        let value = message.payload().map(|value| batch.push(value));
-        batch.received_at.get_or_insert_with(Instant::now);
-        batch.deliveries.push(Delivery {
-            origin: Origin { source, offset: message.offset() as u64 },
-            value,
-            cut_from: None,
-            key,
-            headers: first_header..batch.headers.len(),
-            timestamp_ms: message.timestamp().to_millis(),
-        });
-        Ok(())
+        Ok(polled)
     }
 }
 
-impl Source for KafkaSource {
+impl<M: Member> Source for KafkaSource<M> {
     fn receive(&mut self, batch: &mut ReceivedBatch, limits: &Limits) -> Result<Received, Fault> {
         if std::mem::take(&mut self.paused) {
-            let assignment = self.consumer.assignment().map_err(|error| Fault::Aborted(error.to_string()))?;
-            self.consumer.resume(&assignment).map_err(|error| Fault::Aborted(error.to_string()))?;
+            self.member.resume().map_err(|failure| Fault::Aborted(failure.to_string()))?;
         }
         let deadline = Instant::now() + limits.wait;
         loop {
@@ -288,8 +169,7 @@ impl Source for KafkaSource {
         }
         // The stages behind are stuck: stay in the group without taking more.
         if !self.paused {
-            let assignment = self.consumer.assignment().map_err(|error| Fault::Aborted(error.to_string()))?;
-            self.consumer.pause(&assignment).map_err(|error| Fault::Aborted(error.to_string()))?;
+            self.member.pause().map_err(|failure| Fault::Aborted(failure.to_string()))?;
             self.paused = true;
         }
         let mut none = ReceivedBatch::default();

@@ -1,0 +1,106 @@
+//! State records → the window: what was remembered is remembered again, and nothing is judged.
+
+use super::Partitions;
+use crate::index::judge::Judge;
+use crate::index::names::Named;
+use crate::index::{Entry, Evicted};
+use crate::state::SketchId;
+use crate::state::record::{Damage, Remembered, StateRecord};
+use anyhow::{Context, Result, bail};
+
+/// Words of the widest row, 256 bytes.
+const MAX_BIT_WORDS: usize = 32;
+
+/// Takes in state records, in their order.
+pub struct Replay<'a> {
+    /// Ids of the records that count.
+    sketch: SketchId,
+    partitions: &'a Partitions,
+    judge: &'a mut Judge,
+    /// Records taken in.
+    pub records: u64,
+    /// Those of other sketches, before the window was begun anew.
+    pub foreign: u64,
+    /// Those that could not be read.
+    pub damaged: u64,
+    /// The id of the last record, if it is of other sketches.
+    pub last_foreign: Option<SketchId>,
+}
+
+impl<'a> Replay<'a> {
+    /// Into `judge`, which has an empty window.
+    pub fn new(sketch: SketchId, partitions: &'a Partitions, judge: &'a mut Judge) -> Self {
+        Self { sketch, partitions, judge, records: 0, foreign: 0, damaged: 0, last_foreign: None }
+    }
+
+    /// A record is about to be taken in: its places in the index are on their way.
+    pub fn expect(&self, decoded: &Result<(StateRecord, SketchId), Damage>) {
+        if let Ok((StateRecord::Remember(page), _)) = decoded {
+            self.judge.index().expect_keys(&page.bands, page.digest, page.url_key);
+        }
+    }
+
+    /// Takes in a record. One that is damaged is counted and logged with its `place`.
+    pub fn take(&mut self, decoded: Result<(StateRecord, SketchId), Damage>, place: impl Fn() -> String) -> Result<()> {
+        self.records += 1;
+        self.last_foreign = None;
+        match decoded {
+            Ok((_, id)) if id != self.sketch => {
+                self.foreign += 1;
+                self.last_foreign = Some(id);
+            }
+            Ok((record, _)) => self.apply(record).with_context(place)?,
+            Err(damage) => {
+                self.damaged += 1;
+                tracing::error!(place = place(), %damage, "a state record cannot be read");
+            }
+        }
+        Ok(())
+    }
+
+    /// What was taken in is final.
+    pub fn settle(&mut self) {
+        self.judge.seal();
+        self.judge.commit();
+        self.judge.tally.clear();
+    }
+
+    fn apply(&mut self, record: StateRecord) -> Result<()> {
+        if self.judge.room() < 2 {
+            self.settle();
+        }
+        match record {
+            StateRecord::Window => self.judge.clear(),
+            StateRecord::Forget { origin, url_key } => {
+                let origin = self.partitions.origin(&origin).context("too many partitions")?;
+                self.judge.forget_origin(Some(url_key), origin, Evicted::Forgotten);
+            }
+            StateRecord::Remember(page) => self.remember(&page)?,
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, page: &Remembered) -> Result<()> {
+        let shape = self.judge.index().plan();
+        if !page.short && (page.bits.len() != shape.bit_words || page.bands.len() + 2 != shape.keys_per_page) {
+            bail!("a state record has another shape than its sketch id says");
+        }
+        // A short page has no bits, but a place for them.
+        let zeroes = [0; MAX_BIT_WORDS];
+        let entry = Entry {
+            origin: self.partitions.origin(&page.origin).context("too many partitions")?,
+            updated: page.updated,
+            event_time: page.event_time,
+            digest: page.digest,
+            url_key: page.url_key,
+            host_key: page.host_key,
+            short: page.short,
+            bands: &page.bands,
+            bits: if page.short { &zeroes[..shape.bit_words] } else { &page.bits },
+            names: Named { id: page.id, url: page.url },
+        };
+        let replaced = page.replaced.and_then(|origin| self.partitions.origin(&origin));
+        self.judge.restore(&entry, replaced);
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! Rules 2, 3 and 6 of delivery: what goes out together with which offsets, what a failure means for it, and how what
+//! is not known is found out.
+//!
+//! ```text
+//!            begin        send …      commit: flush ▸ offsets ▸ commit
+//! (nothing) ───────▶ open ──────▶ open ───────────────────────────────▶ (nothing)
+//!     ▲               │ failure                          │ no answer
+//!     │               ▼                                  ▼
+//!     └─ settle ◀── open: abort, start over      in doubt: start over, ask the group what it has
+//! ```
+//!
+//! With `at_least_once` there is no transaction but the same steps, and an order in its place: offsets after outcomes,
+//! and pages are said to be remembered only after the outcomes that emitted them.
+
+use super::link::Link;
+use super::protocol::{Failure, Meaning, Member, Message, Offsets, Publisher};
+use crate::config::{Delivery as Guarantee, Kafka};
+use crate::index::Origin;
+use crate::transport::Fault;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// How long to wait for a place in the client's queue: that is the back-pressure.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+
+/// How often a flush looks whether something failed.
+const FLUSH_STEP: Duration = Duration::from_millis(500);
+
+/// Pages that the broker refused though they looked right: rejected when they are judged again.
+#[derive(Debug, Clone, Default)]
+pub struct Refused {
+    any: Arc<AtomicBool>,
+    pages: Arc<Mutex<HashSet<Origin>>>,
+}
+
+impl Refused {
+    fn add(&self, origin: Origin) {
+        self.pages.lock().expect("nobody panics with the lock").insert(origin);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Is it one of them?
+    pub fn contains(&self, origin: Origin) -> bool {
+        self.any.load(Ordering::Acquire) && self.pages.lock().expect("nobody panics with the lock").contains(&origin)
+    }
+}
+
+/// How the last transaction ended, as far as the cluster knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// Nothing of it is to be seen by anyone.
+    Undone,
+    /// It went through after all.
+    Committed,
+}
+
+/// The transactions of one process, one after the other.
+pub struct Transactions<P, M> {
+    publisher: P,
+    member: Arc<M>,
+    link: Arc<Link>,
+    settings: Kafka,
+    refused: Refused,
+    open: bool,
+    /// Next offset of each partition in the open transaction.
+    offsets: Offsets,
+    /// Batches in the open transaction.
+    batches: u64,
+    /// Offsets of a commit whose outcome is not known.
+    in_doubt: Option<Offsets>,
+}
+
+/// Is it known that a call did not take effect?
+enum Outcome {
+    Known(Fault),
+    Doubtful(Fault),
+}
+
+impl From<Outcome> for Fault {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Known(fault) | Outcome::Doubtful(fault) => fault,
+        }
+    }
+}
+
+impl<P: Publisher, M: Member> Transactions<P, M> {
+    /// No transaction yet.
+    pub fn new(publisher: P, member: Arc<M>, link: Arc<Link>, settings: Kafka) -> Self {
+        Self {
+            publisher,
+            member,
+            link,
+            settings,
+            refused: Refused::default(),
+            open: false,
+            offsets: Offsets::new(),
+            batches: 0,
+            in_doubt: None,
+        }
+    }
+
+    /// Pages that were refused so far, and those to come.
+    pub fn refused(&self) -> Refused {
+        self.refused.clone()
+    }
+
+    /// Is one open?
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    fn exactly_once(&self) -> bool {
+        matches!(self.settings.delivery, Guarantee::ExactlyOnce)
+    }
+
+    /// Opens a transaction, unless one is open.
+    pub fn begin(&mut self) -> Result<(), Fault> {
+        self.look_for_loss()?;
+        if self.open {
+            return Ok(());
+        }
+        if self.exactly_once() {
+            self.publisher.begin().map_err(|failure| self.fault("begin a transaction", &failure))?;
+        }
+        self.open = true;
+        Ok(())
+    }
+
+    /// Sends a message, waiting for its place.
+    pub fn send(&self, mut message: Message, origin: Origin) -> Result<(), Fault> {
+        loop {
+            let Err((failure, returned)) = self.publisher.send(message, origin) else { return Ok(()) };
+            match failure.meaning {
+                Meaning::Full => {
+                    message = returned;
+                    self.look_for_failures()?;
+                    self.publisher.wait(FULL_WAIT);
+                }
+                Meaning::TooLarge => {
+                    self.refused.add(origin);
+                    let what = "a message is larger than its topic takes; judging again without it";
+                    return Err(Fault::Aborted(what.into()));
+                }
+                _ => return Err(self.fault("produce", &failure)),
+            }
+        }
+    }
+
+    /// Everything of this page has been sent.
+    pub fn page_sent(&mut self, origin: Origin) {
+        self.offsets.insert(origin.source, origin.offset + 1);
+    }
+
+    /// Everything of a batch has been sent.
+    pub fn batch_sent(&mut self) -> Result<(), Fault> {
+        self.batches += 1;
+        self.look_for_failures()
+    }
+
+    /// Makes all of it final.
+    pub fn commit(&mut self) -> Result<(), Fault> {
+        if self.exactly_once() {
+            self.commit_transaction()?
+        } else {
+            self.commit_offsets()?
+        }
+        self.link.committed(self.batches);
+        self.clear();
+        Ok(())
+    }
+
+    /// After a fault: settles what was open and starts over.
+    pub fn settle(&mut self) -> Result<Settled, Fault> {
+        if self.open && self.in_doubt.is_none() && self.exactly_once() {
+            // The polite way; a new producer settles it too.
+            let _ = self.publisher.abort();
+        }
+        // What failed meanwhile may name a page to be refused.
+        let _ = self.look_for_failures();
+        self.publisher.reopen()?;
+        self.clear();
+        let Some(doubtful) = self.in_doubt.clone() else { return Ok(Settled::Undone) };
+        let partitions = doubtful.keys().copied().collect::<Vec<_>>();
+        let committed = self
+            .member
+            .committed(&partitions)
+            .map_err(|failure| Fault::Aborted(format!("cannot read committed offsets: {failure}")))?;
+        self.in_doubt = None;
+        let moved = committed.iter().zip(doubtful.values()).all(|(is, wanted)| is.is_some_and(|is| is >= *wanted));
+        tracing::info!(committed = moved, "settled a commit whose outcome was not known");
+        Ok(if moved { Settled::Committed } else { Settled::Undone })
+    }
+
+    fn clear(&mut self) {
+        self.open = false;
+        self.batches = 0;
+        self.offsets.clear();
+    }
+
+    fn look_for_loss(&self) -> Result<(), Fault> {
+        if self.link.is_lost() {
+            return Err(Fault::Aborted("partitions were lost before their pages were committed".into()));
+        }
+        Ok(())
+    }
+
+    /// Turns failed delivery reports into a fault.
+    fn look_for_failures(&self) -> Result<(), Fault> {
+        if let Some(reason) = self.publisher.broken() {
+            return Err(Fault::Fatal(reason));
+        }
+        self.look_for_loss()?;
+        let failed = self.publisher.take_failed();
+        let Some((origin, first)) = failed.first() else { return Ok(()) };
+        for (origin, failure) in &failed {
+            if failure.meaning == Meaning::TooLarge {
+                self.refused.add(*origin);
+            }
+        }
+        let message = format!("{} deliveries failed in {} batches, first {first}", failed.len(), self.batches);
+        tracing::warn!(page = ?origin, error = %first, "delivery failed");
+        Err(if first.meaning == Meaning::Permanent { Fault::Fatal(message) } else { Fault::Aborted(message) })
+    }
+
+    fn commit_transaction(&mut self) -> Result<(), Fault> {
+        if !self.offsets.is_empty() {
+            self.retrying("send offsets", || self.publisher.send_offsets(&self.offsets))?;
+        }
+        self.look_for_failures()?;
+        self.in_doubt = Some(self.offsets.clone());
+        match self.retrying("commit", || self.publisher.commit()) {
+            Ok(()) => {
+                self.in_doubt = None;
+                Ok(())
+            }
+            Err(Outcome::Known(fault)) => {
+                self.in_doubt = None;
+                // Which page was it? The reports know.
+                self.look_for_failures()?;
+                Err(fault)
+            }
+            Err(Outcome::Doubtful(fault)) => Err(fault),
+        }
+    }
+
+    /// Calls until it works, fails for good, or the transaction's time is over.
+    fn retrying(&self, what: &str, call: impl Fn() -> Result<(), Failure>) -> Result<(), Outcome> {
+        let deadline = self.publisher.now() + self.settings.transaction_timeout;
+        loop {
+            let Err(failure) = call() else { return Ok(()) };
+            match failure.meaning {
+                Meaning::Retriable if self.publisher.now() < deadline => self.publisher.wait(RETRY_AFTER),
+                Meaning::Retriable => {
+                    return Err(Outcome::Doubtful(Fault::Aborted(format!("cannot {what} in time: {failure}"))));
+                }
+                Meaning::Abortable => return Err(Outcome::Known(self.fault(what, &failure))),
+                _ => return Err(Outcome::Doubtful(self.fault(what, &failure))),
+            }
+        }
+    }
+
+    fn fault(&self, what: &str, failure: &Failure) -> Fault {
+        let message = format!("cannot {what}: {failure}");
+        match failure.meaning {
+            Meaning::Fenced => {
+                Fault::Fatal(format!("{message}: another process runs under the name {}", self.settings.instance))
+            }
+            Meaning::Permanent => Fault::Fatal(message),
+            _ => Fault::Aborted(message),
+        }
+    }
+
+    /// At least once: everything is acknowledged first, then the offsets.
+    fn commit_offsets(&mut self) -> Result<(), Fault> {
+        while !self.publisher.flush(FLUSH_STEP) {
+            self.look_for_failures()?;
+        }
+        self.look_for_failures()?;
+        if self.offsets.is_empty() {
+            return Ok(());
+        }
+        let committed = self.member.commit(&self.offsets);
+        committed.map_err(|failure| {
+            self.in_doubt = Some(self.offsets.clone());
+            self.fault("commit offsets", &failure)
+        })
+    }
+}

@@ -95,15 +95,21 @@ impl<M: Member> KafkaSource<M> {
         }
     }
 
-    /// Takes note of partitions that came and went; records of the latter are dropped from `batch`.
-    fn follow_assignment(&mut self, batch: &mut ReceivedBatch) {
+    /// Takes note of partitions that came and went; records of the latter are dropped from the `before` first of
+    /// `batch`. A record behind them came after the change: its partition may have gone and come back.
+    fn follow_assignment(&mut self, batch: &mut ReceivedBatch, before: usize) {
         let (assigned, revoked) = self.link.take_changes();
         let numbers = |names: Vec<(String, i32)>| {
             names.into_iter().filter_map(|(topic, partition)| self.partitions.number(&topic, partition))
         };
         let gone = numbers(revoked).collect::<HashSet<_>>();
         if !gone.is_empty() {
-            batch.deliveries.retain(|delivery| !gone.contains(&delivery.origin.source));
+            let mut left = before;
+            batch.deliveries.retain(|delivery| {
+                let is_new = left == 0;
+                left = left.saturating_sub(1);
+                is_new || !gone.contains(&delivery.origin.source)
+            });
         }
         let assigned = numbers(assigned).collect::<Vec<_>>();
         if !assigned.is_empty() {
@@ -147,8 +153,9 @@ impl<M: Member> Source for KafkaSource<M> {
         let deadline = Instant::now() + limits.wait;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            let before = batch.deliveries.len();
             let got = self.poll(left, batch)?;
-            self.follow_assignment(batch);
+            self.follow_assignment(batch, before);
             if batch.deliveries.len() >= limits.pages || batch.buffer.len() >= limits.bytes {
                 return Ok(Received::Some);
             }

@@ -25,6 +25,16 @@ pub struct Shared {
     pub received: BTreeMap<Position, u32>,
     /// A commit without an answer counts as one that went through: rule 6, switched off.
     pub trust_doubtful_commits: bool,
+    /// Says what happens, for whoever looks into one run.
+    pub is_told: bool,
+}
+
+impl Shared {
+    pub fn tell(&self, what: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{:>7} ms  {}", self.now_ms, what());
+        }
+    }
 }
 
 /// The world, as everyone in it sees it.
@@ -115,6 +125,15 @@ impl Caller {
         }
         let mut world = self.world();
         let planned = world.faults.strike(call);
+        if planned.is_some() || !matches!(call, Call::Poll | Call::Send) {
+            world.tell(|| {
+                format!(
+                    "process {} {call:?} {}",
+                    self.identity.process,
+                    planned.map_or(String::new(), |kind| format!("{kind:?}"))
+                )
+            });
+        }
         if planned == Some(Kind::KillBefore) {
             self.identity.kill();
             return Err(dead());
@@ -160,6 +179,9 @@ impl SimMember {
 
     /// The group takes partitions away.
     pub fn revoke(&self, places: &BTreeSet<Place>, in_time: bool) {
+        self.caller
+            .world()
+            .tell(|| format!("process {} loses {places:?}, in time: {in_time}", self.caller.identity.process));
         self.state().positions.retain(|place, _| !places.contains(place));
         self.link.revoke(places.iter().cloned().collect(), in_time);
     }
@@ -167,7 +189,10 @@ impl SimMember {
     /// The group gives partitions.
     pub fn assign(&self, places: &BTreeSet<Place>) {
         for place in places {
-            let committed = self.caller.world().log.committed(place);
+            let world = self.caller.world();
+            let committed = world.log.committed(place);
+            world.tell(|| format!("process {} gets {place:?} from {committed:?}", self.caller.identity.process));
+            drop(world);
             // What another member has under way there is settled before it gives the partition away, or times out.
             let at = committed.expect("nothing is pending in a partition that is given").unwrap_or(0);
             self.state().positions.insert(place.clone(), at);
@@ -220,6 +245,7 @@ impl Member for SimMember {
             *at += 1;
             let position = (place.0.clone(), place.1, *at - 1);
             *world.received.entry(position.clone()).or_default() += 1;
+            world.tell(|| format!("process {} receives {position:?}", self.caller.identity.process));
             Ok(Some((position, record)))
         });
         let Some(((topic, partition, offset), record)) = polled.map_err(|failure| Fault::Fatal(failure.reason))? else {
@@ -291,7 +317,9 @@ impl Member for SimMember {
             if planned == Some(Kind::DoubtfulUndone) {
                 return Err(lost);
             }
-            world.log.commit_offsets(self.caller.member(), self.named(offsets)).map_err(refused)?;
+            let offsets = self.named(offsets);
+            world.tell(|| format!("process {} commits {offsets:?}", self.caller.identity.process));
+            world.log.commit_offsets(self.caller.member(), offsets).map_err(refused)?;
             if planned == Some(Kind::DoubtfulDone) { Err(lost) } else { Ok(()) }
         })
     }
@@ -415,6 +443,7 @@ impl Publisher for SimPublisher {
                 headers: headers(message.headers.as_ref()),
             };
             let place = (message.topic.to_owned(), message.partition.unwrap_or(0));
+            world.tell(|| format!("process {} sends {of:?} to {place:?}", self.caller.identity.process));
             let mut state = self.state();
             state.num_sent += 1;
             let queued = Queued { record, number: state.num_sent, of, forwards };
@@ -456,6 +485,7 @@ impl Publisher for SimPublisher {
                 return Err(failure(Meaning::Retriable, "timed out"));
             }
             let (epoch, offsets) = (self.state().epoch, self.member.named(offsets));
+            world.tell(|| format!("process {} adds {offsets:?}", self.caller.identity.process));
             let added = world.log.add_offsets(self.name(), epoch, self.caller.member(), offsets);
             added.map_err(refused)?;
             match planned {

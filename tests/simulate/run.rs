@@ -79,6 +79,7 @@ pub fn run(seed: u64, broken: Option<Broken>) -> Report {
         refused: BTreeSet::new(),
         received: BTreeMap::new(),
         trust_doubtful_commits: broken == Some(Broken::DoubtTrusted),
+        is_told: std::env::var_os("SEED").is_some(),
     };
     let seats = (0..scene.members).map(|number| Seat {
         instance: format!("instance-{number}"),
@@ -102,7 +103,8 @@ pub fn run(seed: u64, broken: Option<Broken>) -> Report {
         wake_at: Vec::new(),
     };
     let mut violations = run.fly();
-    let world = run.world.lock().expect("one thread");
+    let mut world = run.world.lock().expect("one thread");
+    world.log.settle_all();
     let verdicts = judge(&run.scene, &world, &run.sent, &mut violations);
     let partitions = world.log.partitions(&topic).len();
     Report { pages, partitions, struck: world.faults.struck.clone(), verdicts, violations }
@@ -124,6 +126,7 @@ impl Run {
                 self.send(&topic);
             }
             if let Some(kind) = struck {
+                self.world.lock().expect("one thread").tell(|| format!("{kind:?}"));
                 self.strike(kind, &topic);
             }
             self.start_and_wake();
@@ -193,11 +196,11 @@ impl Run {
                 if second {
                     let seat = self.seats.last_mut().expect("there are two");
                     seat.closed = !seat.closed;
-                    if seat.closed
-                        && let Some(process) = &mut seat.process
-                    {
-                        process.drain();
-                        process.state = State::Ended;
+                    if seat.closed {
+                        if let Some(process) = &mut seat.process {
+                            process.drain();
+                            process.state = State::Ended;
+                        }
                         self.world.lock().expect("one thread").log.leave(&seat.instance);
                     }
                 } else if self.seats.len() < 3 {
@@ -235,6 +238,12 @@ impl Run {
                 // Whoever was thought gone wants to be a member again.
                 self.rebalance.get_or_insert(false);
                 seat.process.iter().chain(&seat.asleep).for_each(|process| process.identity.sleep(false));
+                if seat.closed {
+                    seat.asleep.clear();
+                } else if seat.process.is_none() {
+                    // Nobody took its name meanwhile.
+                    seat.process = seat.asleep.pop();
+                }
             }
             seat.asleep.retain(|process| process.state != State::Ended);
             if seat.process.as_ref().is_some_and(|process| process.state == State::Ended) {
@@ -299,8 +308,9 @@ impl Run {
             } else {
                 process.drain();
             }
-            if process.state == State::Flying {
-                process.member.revoke(&lost, process.link.is_drained() && !process.link.has_failed());
+            if process.state != State::Ended {
+                let in_time = process.state == State::Flying && process.link.is_drained();
+                process.member.revoke(&lost, in_time && !process.link.has_failed());
             }
             let held = &self.world.lock().expect("one thread").log.held(&seat.instance) - &lost;
             if self.world.lock().expect("one thread").log.holder(&seat.instance).is_some() {

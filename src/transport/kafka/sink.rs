@@ -68,7 +68,12 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
             sketch,
             partitions,
             metrics,
-            transactions: Transactions::new(publisher, member, link.clone(), config.kafka.clone()),
+            transactions: Transactions::new(
+                publisher,
+                (member, link.clone()),
+                config.kafka.clone(),
+                config.output.state_topic.clone(),
+            ),
             link,
             announce_window: new_window,
             scratch: Vec::new(),
@@ -221,10 +226,7 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         record::encode(record, self.sketch, &mut bytes);
-        let output = self.output.clone();
-        let message =
-            Message { topic: &output.state_topic, partition: Some(0), value: Some(&bytes), ..Message::default() };
-        self.transactions.send(message, origin)?;
+        self.transactions.send_state(&bytes, origin)?;
         self.scratch = bytes;
         Ok(())
     }
@@ -237,13 +239,14 @@ impl<P: Publisher, M: Member> Sink for KafkaSink<P, M> {
             let mut forgotten = judged.forgotten.iter().peekable();
             for at in 0..batch.pages.len() {
                 self.page(judged, batch, at)?;
+                let page = batch.received.deliveries[at].origin;
                 // In its place among the pages: another page of the URL may follow in the same batch.
                 if let Some((_, url_key, origin)) = forgotten.next_if(|(place, ..)| *place == at) {
                     let (topic, partition) = self.partitions.name(origin.source);
                     let named = NamedOrigin { topic: &topic, partition, offset: origin.offset };
-                    self.state_record(&StateRecord::Forget { origin: named, url_key: *url_key }, *origin)?;
+                    self.state_record(&StateRecord::Forget { origin: named, url_key: *url_key }, page)?;
                 }
-                self.transactions.page_sent(batch.received.deliveries[at].origin);
+                self.transactions.page_sent(page);
             }
             self.transactions.batch_sent()
         })();

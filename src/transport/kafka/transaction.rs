@@ -64,12 +64,16 @@ pub struct Transactions<P, M> {
     member: Arc<M>,
     link: Arc<Link>,
     settings: Kafka,
+    state_topic: String,
     refused: Refused,
     open: bool,
     /// Next offset of each partition in the open transaction.
     offsets: Offsets,
     /// Batches in the open transaction.
     batches: u64,
+    /// State records that wait until the pages they speak of are acknowledged, one behind the other; where each ends.
+    held: Vec<u8>,
+    held_ends: Vec<(usize, Origin)>,
     /// Offsets of a commit whose outcome is not known.
     in_doubt: Option<Offsets>,
 }
@@ -90,16 +94,19 @@ impl From<Outcome> for Fault {
 
 impl<P: Publisher, M: Member> Transactions<P, M> {
     /// No transaction yet.
-    pub fn new(publisher: P, member: Arc<M>, link: Arc<Link>, settings: Kafka) -> Self {
+    pub fn new(publisher: P, (member, link): (Arc<M>, Arc<Link>), settings: Kafka, state_topic: String) -> Self {
         Self {
             publisher,
             member,
             link,
             settings,
+            state_topic,
             refused: Refused::default(),
             open: false,
             offsets: Offsets::new(),
             batches: 0,
+            held: Vec::new(),
+            held_ends: Vec::new(),
             in_doubt: None,
         }
     }
@@ -151,6 +158,24 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         }
     }
 
+    /// Sends a state record of this page. With `at_least_once` it goes out behind what it speaks of: a page that a
+    /// restart remembers has been emitted, even if its offset was never committed and it is judged otherwise the next
+    /// time.
+    pub fn send_state(&mut self, record: &[u8], origin: Origin) -> Result<(), Fault> {
+        if self.exactly_once() {
+            return self.send_state_now(record, origin);
+        }
+        self.held.extend_from_slice(record);
+        self.held_ends.push((self.held.len(), origin));
+        Ok(())
+    }
+
+    fn send_state_now(&self, record: &[u8], origin: Origin) -> Result<(), Fault> {
+        let message =
+            Message { topic: &self.state_topic, partition: Some(0), value: Some(record), ..Message::default() };
+        self.send(message, origin)
+    }
+
     /// Everything of this page has been sent.
     pub fn page_sent(&mut self, origin: Origin) {
         self.offsets.insert(origin.source, origin.offset + 1);
@@ -200,6 +225,8 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         self.open = false;
         self.batches = 0;
         self.offsets.clear();
+        self.held.clear();
+        self.held_ends.clear();
     }
 
     fn look_for_loss(&self) -> Result<(), Fault> {
@@ -275,12 +302,23 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         }
     }
 
-    /// At least once: everything is acknowledged first, then the offsets.
-    fn commit_offsets(&mut self) -> Result<(), Fault> {
+    /// Waits until everything sent is acknowledged.
+    fn flush(&self) -> Result<(), Fault> {
         while !self.publisher.flush(FLUSH_STEP) {
             self.look_for_failures()?;
         }
-        self.look_for_failures()?;
+        self.look_for_failures()
+    }
+
+    /// At least once: outcomes are acknowledged first, then what is remembered of them, then the offsets.
+    fn commit_offsets(&mut self) -> Result<(), Fault> {
+        self.flush()?;
+        let mut start = 0;
+        for (end, origin) in &self.held_ends {
+            self.send_state_now(&self.held[start..*end], *origin)?;
+            start = *end;
+        }
+        self.flush()?;
         if self.offsets.is_empty() {
             return Ok(());
         }

@@ -2,16 +2,18 @@
 
 CARGO ?= cargo
 PAGES ?= 20000
+SEEDS ?= 10000
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test lint bench bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test simulate lint bench bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own'
+	@echo 'make simulate    $(SEEDS) simulated runs full of faults, and what they did not break'
 	@echo 'make lint        formatting and lints'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
@@ -43,6 +45,10 @@ demo: build
 test: packages-test
 	tests/kafka/broker.sh fetch
 	$(CARGO) test --locked
+
+# Every run is its seed: a failing one is printed with the command that repeats it.
+simulate: packages-build
+	SEEDS=$(SEEDS) $(CARGO) test --locked --test simulate -- --nocapture --test-threads 1
 
 lint: packages-build
 	$(CARGO) fmt --check

@@ -207,6 +207,11 @@ impl Faults {
         self.strike_if(Kind::is_of_the_world)
     }
 
+    /// One more, as soon as it can be.
+    pub fn arm(&mut self, kind: Kind) {
+        self.armed.push(Armed { from_page: 0, chances: 0, kind });
+    }
+
     /// How many happened.
     pub fn num_struck(&self) -> u64 {
         self.struck.values().sum()

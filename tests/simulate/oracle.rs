@@ -1,7 +1,7 @@
 //! What must hold of everything committed, whatever happened.
 //!
 //! (a) every cluster of copies has a survivor; (b) every page has a fate: survivor, verdict record or dead letter;
-//! (c) no page has two; (d) every drop names a page that was emitted, and resembles it; (e) verdicts are those of an
+//! (c) no page has two; (d) every drop names another page that was emitted, and resembles it; (e) verdicts are those of an
 //! uninterrupted run over the pages in the order of their commits.
 
 use super::Scene;
@@ -83,10 +83,12 @@ pub fn judge(scene: &Scene, world: &Shared, sent: &BTreeMap<Position, Page>, vio
     let mut asked = Verdicts::default();
     let mut wrong = Vec::new();
 
+    // What the broker refuses cannot survive; a cluster of nothing else need not.
     let mut clusters: BTreeMap<usize, bool> = BTreeMap::new();
     for (origin, page) in sent {
-        if let Some(cluster) = page.cluster.filter(|_| !world.refused.contains(origin)) {
-            *clusters.entry(cluster).or_default() |= emitted.contains(origin);
+        let is_emitted = emitted.contains(origin);
+        if let Some(cluster) = page.cluster.filter(|_| is_emitted || !world.refused.contains(origin)) {
+            *clusters.entry(cluster).or_default() |= is_emitted;
         }
         if !fates.contains_key(origin) {
             wrong.push(format!("(b) {origin:?} is lost"));
@@ -95,7 +97,9 @@ pub fn judge(scene: &Scene, world: &Shared, sent: &BTreeMap<Position, Page>, vio
     asked.clusters = clusters.len() as u64;
     asked.fates = sent.len() as u64;
     for (cluster, _) in clusters.iter().filter(|(_, alive)| !**alive) {
-        wrong.push(format!("(a) cluster {cluster} has no survivor"));
+        let pages = sent.iter().filter(|(_, page)| page.cluster == Some(*cluster));
+        let fates = pages.map(|(origin, _)| format!("{origin:?}: {:?}", fates.get(origin))).collect::<Vec<_>>();
+        wrong.push(format!("(a) cluster {cluster} has no survivor: {}", fates.join("; ")));
     }
 
     for (origin, all) in &fates {
@@ -108,6 +112,9 @@ pub fn judge(scene: &Scene, world: &Shared, sent: &BTreeMap<Position, Page>, vio
             wrong.push(format!("(c) {origin:?} has {} fates: {all:?}", all.len()));
         }
         asked.drops += all.iter().filter(|fate| !fate.survived && fate.verdict != "rejected").count() as u64;
+        if all.iter().any(|fate| fate.canonical.as_ref() == Some(origin)) {
+            wrong.push(format!("(d) {origin:?} is a copy of itself: {all:?}"));
+        }
         let complaints = all.iter().filter_map(|fate| complaint(page, fate, &emitted, sent)).collect::<Vec<_>>();
         // At least once: what was said of a page before a fault undid it is said again, and differently.
         if scene.exactly_once || complaints.len() == all.len() {

@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 /// Steps after which a run that is not done never will be.
-const MAX_STEPS: u64 = 400_000;
+const MAX_STEPS: u64 = 100_000;
+
+/// Faults of every run.
+const FEWEST_FAULTS: u64 = 5;
 
 /// Steps that a daemon is down for, at most.
 const DOWN_STEPS: usize = 60;
@@ -48,6 +51,7 @@ struct Run {
     pages: Pages,
     sent: BTreeMap<Position, Page>,
     to_send: u64,
+    num_pages: u64,
     num_processes: u64,
     step: u64,
     /// The sink takes nothing until this step.
@@ -97,6 +101,7 @@ pub fn run(seed: u64, broken: Option<Broken>) -> Report {
         rebalance: None,
         sent: BTreeMap::new(),
         to_send: pages,
+        num_pages: pages,
         num_processes: 0,
         step: 0,
         slow_until: 0,
@@ -107,7 +112,7 @@ pub fn run(seed: u64, broken: Option<Broken>) -> Report {
     world.log.settle_all();
     let verdicts = judge(&run.scene, &world, &run.sent, &mut violations);
     let partitions = world.log.partitions(&topic).len();
-    Report { pages, partitions, struck: world.faults.struck.clone(), verdicts, violations }
+    Report { pages: run.num_pages, partitions, struck: world.faults.struck.clone(), verdicts, violations }
 }
 
 impl Run {
@@ -144,7 +149,14 @@ impl Run {
             });
             let all_awake = self.wake_at.is_empty() && self.seats.iter().all(|seat| seat.asleep.is_empty());
             if self.to_send == 0 && drained && all_awake {
-                return Vec::new();
+                let mut world = self.world.lock().expect("one thread");
+                if world.faults.num_struck() >= FEWEST_FAULTS {
+                    return Vec::new();
+                }
+                // What was planned found no occasion.
+                world.faults.arm(Kind::Kill);
+                self.to_send = 20;
+                self.num_pages += 20;
             }
         }
         vec![format!("not done after {MAX_STEPS} steps")]
@@ -238,14 +250,14 @@ impl Run {
                 // Whoever was thought gone wants to be a member again.
                 self.rebalance.get_or_insert(false);
                 seat.process.iter().chain(&seat.asleep).for_each(|process| process.identity.sleep(false));
-                if seat.closed {
-                    seat.asleep.clear();
-                } else if seat.process.is_none() {
-                    // Nobody took its name meanwhile.
-                    seat.process = seat.asleep.pop();
+                if seat.process.is_none() {
+                    // If nobody took its name meanwhile, it goes on.
+                    let holder = self.world.lock().expect("one thread").log.holder(&seat.instance);
+                    let is_free = |it: &mut Process| holder.is_none_or(|holder| holder == it.identity.process);
+                    seat.process = seat.asleep.pop_if(is_free);
                 }
             }
-            seat.asleep.retain(|process| process.state != State::Ended);
+            seat.asleep.retain(|process| process.state != State::Ended && !seat.closed);
             if seat.process.as_ref().is_some_and(|process| process.state == State::Ended) {
                 seat.process = None;
                 seat.start_at = step + self.random.below(DOWN_STEPS) as u64;

@@ -278,14 +278,19 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
     /// Calls until it works, fails for good, or the transaction's time is over.
     fn retrying(&self, what: &str, call: impl Fn() -> Result<(), Failure>) -> Result<(), Outcome> {
         let deadline = self.publisher.now() + self.settings.transaction_timeout;
+        // A call without an answer may have taken effect, whatever the next one says.
+        let mut unanswered = false;
         loop {
             let Err(failure) = call() else { return Ok(()) };
             match failure.meaning {
-                Meaning::Retriable if self.publisher.now() < deadline => self.publisher.wait(RETRY_AFTER),
+                Meaning::Retriable if self.publisher.now() < deadline => {
+                    unanswered = true;
+                    self.publisher.wait(RETRY_AFTER);
+                }
                 Meaning::Retriable => {
                     return Err(Outcome::Doubtful(Fault::Aborted(format!("cannot {what} in time: {failure}"))));
                 }
-                Meaning::Abortable => return Err(Outcome::Known(self.fault(what, &failure))),
+                Meaning::Abortable if !unanswered => return Err(Outcome::Known(self.fault(what, &failure))),
                 _ => return Err(Outcome::Doubtful(self.fault(what, &failure))),
             }
         }

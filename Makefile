@@ -8,7 +8,7 @@ LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test simulate lint bench bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test simulate lint bench bench-kafka bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
@@ -16,6 +16,7 @@ help:
 	@echo 'make simulate    $(SEEDS) simulated runs full of faults, and what they did not break'
 	@echo 'make lint        formatting and lints'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
+	@echo 'make bench-kafka speed on a broker beside a plain loop, price of exactly once, latency'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
 	@echo 'make kafka-up    a broker on loopback to try things with; make kafka-down stops it'
 
@@ -60,6 +61,10 @@ bench: build
 	$(CARGO) bench --locked --bench index -- --full
 	$(CARGO) bench --locked --bench remember
 	benches/instructions.sh
+
+bench-kafka: build packages-test
+	tests/kafka/broker.sh fetch
+	$(CARGO) bench --locked --bench kafka
 
 # PEERS_PAGES=5000 tries it out in a minute or two.
 bench-peers: build

@@ -2,17 +2,19 @@
 
 CARGO ?= cargo
 PAGES ?= 20000
+SECONDS ?= 60
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test lint bench bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test lint fuzz bench bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
-	@echo 'make test        every test, with a broker of its own'
+	@echo 'make test        every test, with a broker of its own, and a minute of bad input'
 	@echo 'make lint        formatting and lints'
+	@echo 'make fuzz        new bad input, $(SECONDS) seconds for each target; TARGETS="page config" for some'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
 	@echo 'make kafka-up    a broker on loopback to try things with; make kafka-down stops it'
@@ -43,10 +45,16 @@ demo: build
 test: packages-test
 	tests/kafka/broker.sh fetch
 	$(CARGO) test --locked
+	fuzz/run.sh check
+
+fuzz: packages-build
+	fuzz/run.sh for $(SECONDS) $(TARGETS)
 
 lint: packages-build
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --locked -- -D warnings
 
 bench: build
 	benches/beside-wc.sh $(SIEVE)

@@ -3,18 +3,20 @@
 CARGO ?= cargo
 PAGES ?= 20000
 SEEDS ?= 10000
+SECONDS ?= 60
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test simulate lint bench bench-kafka bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test simulate lint fuzz bench bench-kafka bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
-	@echo 'make test        every test, with a broker of its own'
+	@echo 'make test        every test, with a broker of its own, and a minute of bad input'
 	@echo 'make simulate    $(SEEDS) simulated runs full of faults, and what they did not break'
 	@echo 'make lint        formatting and lints'
+	@echo 'make fuzz        new bad input, $(SECONDS) seconds for each target; TARGETS="page config" for some'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-kafka speed on a broker beside a plain loop, price of exactly once, latency'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
@@ -46,6 +48,10 @@ demo: build
 test: packages-test
 	tests/kafka/broker.sh fetch
 	$(CARGO) test --locked
+	fuzz/run.sh check
+
+fuzz: packages-build
+	fuzz/run.sh for $(SECONDS) $(TARGETS)
 
 # Every run is its seed: a failing one is printed with the command that repeats it.
 simulate: packages-build
@@ -54,6 +60,8 @@ simulate: packages-build
 lint: packages-build
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --locked -- -D warnings
 
 bench: build
 	benches/beside-wc.sh $(SIEVE)

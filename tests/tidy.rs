@@ -88,3 +88,34 @@ fn every_file_keeps_to_the_house() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
+
+/// What is fuzzed is what is shipped: those modules and no others, with the same crates of the same versions.
+#[test]
+fn the_fuzzed_crate_is_part_of_the_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect("it can be read");
+    let (program, fuzzed) = (read("Cargo.toml"), read("fuzz/Cargo.toml"));
+    let dependencies = fuzzed.lines().skip_while(|line| !line.contains("word for word")).skip(1);
+    for line in dependencies.take_while(|line| !line.is_empty()) {
+        assert!(program.lines().any(|of_program| of_program == line), "not in Cargo.toml: {line}");
+    }
+
+    let library = read("fuzz/src/lib.rs");
+    let modules = library.lines().filter_map(|line| line.strip_prefix("    pub mod ")?.strip_suffix(';'));
+    let modules: Vec<&str> = modules.collect();
+    for (module, used) in MAY_USE.iter().filter(|(module, _)| modules.contains(module)) {
+        assert!(used.iter().all(|used| modules.contains(used)), "fuzz/src/lib.rs lacks what {module} may use");
+    }
+
+    let packages = |lock: &str| -> Vec<String> {
+        let packages = lock.split("[[package]]").skip(1);
+        packages.map(|package| package.lines().skip(1).take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    let known = packages(&read("Cargo.lock"));
+    // What the fuzzer brings along.
+    let own = ["arbitrary", "libfuzzer-sys", "pagesieve-fuzz"].map(|name| format!("name = \"{name}\" "));
+    for package in packages(&read("fuzz/Cargo.lock")) {
+        let is_own = own.iter().any(|name| package.starts_with(name));
+        assert!(is_own || known.contains(&package), "not in Cargo.lock, copy that to fuzz/ and build there: {package}");
+    }
+}

@@ -142,8 +142,11 @@ const KAFKA_NAME: &str = "1 to 249 letters, digits, dots, dashes and underscores
 
 /// Whether Kafka takes this as the name of a topic or a static member.
 fn is_kafka_name(name: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=249).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != ".."
+    (1..=249).contains(&name.len()) && name.bytes().all(is_kafka_byte) && name != "." && name != ".."
+}
+
+fn is_kafka_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
 fn kafka(config: &Config, found: &mut Conflicts) {
@@ -173,6 +176,9 @@ fn kafka(config: &Config, found: &mut Conflicts) {
     }
     for name in kafka.options.keys() {
         let key = format!("kafka.options.{name}");
+        if !name.bytes().all(is_kafka_byte) {
+            found.add(&[&key], "is no name of a property: letters, digits, dots, dashes and underscores");
+        }
         if let Some(reason) = options::refusal(name) {
             found.add(&[&key], reason);
         }

@@ -1,6 +1,6 @@
 //! What can be wrong with a configuration: a list of problems, each with its key and its place.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// Where a setting was made; orders a report from the file's first line on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,10 +48,22 @@ impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: ", self.place)?;
         if !self.key.is_empty() {
-            write!(out, "{}: ", self.key)?;
+            write_line(&self.key, out)?;
+            out.write_str(": ")?;
         }
-        out.write_str(&self.message)
+        write_line(&self.message, out)
     }
+}
+
+/// Keeps a wrong key or value that is repeated on its line, whatever is in it.
+fn write_line(text: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for c in text.chars() {
+        match c.is_control() {
+            true => write!(out, "{}", c.escape_default())?,
+            false => out.write_char(c)?,
+        }
+    }
+    Ok(())
 }
 
 /// All mistakes of a configuration, one line each in print.

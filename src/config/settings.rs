@@ -108,7 +108,8 @@ impl FromValue for FieldPath {
 impl From<FieldPath> for Value {
     fn from(FieldPath(names): FieldPath) -> Self {
         Self::Text(match names.as_slice() {
-            [name] if !name.starts_with('/') => name.clone(),
+            // Nothing at all would be no path; the member without a name is `/`.
+            [name] if !name.is_empty() && !name.starts_with('/') => name.clone(),
             names => {
                 let escape = |name: &String| name.replace('~', "~0").replace('/', "~1");
                 names.iter().map(|name| format!("/{}", escape(name))).collect()

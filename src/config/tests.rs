@@ -117,14 +117,14 @@ fn the_template_gives_the_defaults() {
 
 #[test]
 fn what_is_resolved_is_read_back() {
-    let text = "[input]\nstart = 2026-01-31T00:00:00Z\n[input.fields]\nurl = '/metadata/source~1URL'\nid = ''\n\
+    let text = "[input]\nstart = 2026-01-31T00:00:00Z\n[input.fields]\nurl = '/metadata/source~1URL'\nid = ''\nhtml = '/'\n\
          [input.skip]\nurl_patterns = ['^ftp:', '\\?p=\\d+$']\nheaders = ['a=b=c']\n\
          [window]\nmax_age = 'none'\nmax_memory = '500MB'\nmax_share_per_host = 0.01\n\
          [pipeline]\nthreads = 3\nbatch_wait = 0\n[admin]\nlisten = 'none'\n\
          [kafka.options]\nsecurity.protocol = 'ssl'\n'queue.buffering.max.ms' = 5\n'enable.ssl.certificate.verification' = false\n";
     let config = read(text).unwrap();
     assert_eq!(config.input.fields.url.0, ["metadata", "source/URL"]);
-    assert!(config.input.fields.id.is_off());
+    assert!(config.input.fields.id.is_off() && !config.input.fields.html.is_off());
     assert_eq!(config.input.start, Start::At { epoch_ms: 1_769_817_600_000 });
     assert_eq!(config.input.skip.headers, [("a".to_owned(), "b=c".to_owned())]);
     assert_eq!(config.window.max_memory, 500_000_000);

@@ -253,12 +253,22 @@ mod tests {
     #[test]
     fn an_error_names_the_byte_and_never_the_text() {
         let config = Config::default();
-        let mut scratch = String::new();
         let decoder = Decoder::new(&config.input);
-        let Decoded::Rejected(reject) = decoder.decode(br#"{"text":"secret" oops"#, &mut scratch) else {
-            panic!("a reject")
-        };
-        assert!(reject.detail.contains("column 18"), "{}", reject.detail);
-        assert!(!reject.detail.contains("secret"));
+        let table = [
+            (r#"{"text":"secret" oops"#, "column 18"),
+            (r#"{"text":"t","secret"}"#, "column 21"),
+            (r#" "secret""#, "not a JSON object"),
+            (r#"["secret"]"#, "not a JSON object"),
+            ("secret", "not a JSON object"),
+            ("1234567", "not a JSON object"),
+        ];
+        for (record, expected) in table {
+            let mut scratch = String::new();
+            let Decoded::Rejected(reject) = decoder.decode(record.as_bytes(), &mut scratch) else {
+                panic!("a reject: {record}")
+            };
+            assert!(reject.detail.contains(expected), "{record}: {}", reject.detail);
+            assert!(!reject.detail.contains("secret") && !reject.detail.contains("1234567"), "{record}");
+        }
     }
 }

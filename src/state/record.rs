@@ -27,6 +27,7 @@ const HAS_HOST: u8 = 8;
 const HAS_REPLACED: u8 = 16;
 const HAS_URL: u8 = 32;
 const HAS_ID: u8 = 64;
+const ALL_FLAGS: u8 = UPDATED | SHORT | HAS_URL_KEY | HAS_HOST | HAS_REPLACED | HAS_URL | HAS_ID;
 
 /// Names longer than this are left out: a record has to stay small.
 const MAX_NAME_BYTES: usize = 4096;
@@ -153,7 +154,8 @@ fn put_origin(out: &mut Vec<u8>, origin: &NamedOrigin) {
     out.extend_from_slice(&origin.offset.to_le_bytes());
 }
 
-/// Reads a record. Any bytes at all give a record or say where they are damaged.
+/// Reads a record. Any bytes at all give a record or say where they are damaged. There is one way to write a record: what
+/// [`encode`] would write otherwise is damaged too.
 pub fn decode(bytes: &[u8]) -> Result<(StateRecord<'_>, SketchId), Damage> {
     let mut reader = Reader { bytes, at: 0 };
     let version = reader.u8()?;
@@ -224,7 +226,11 @@ impl<'a> Reader<'a> {
     }
 
     fn remembered(&mut self) -> Result<Remembered<'a>, Damage> {
+        let at = self.at;
         let flags = self.u8()?;
+        if flags & !ALL_FLAGS != 0 {
+            return Err(Damage::At(at));
+        }
         let has = |flag: u8| flags & flag != 0;
         let event_time = self.u32()?;
         let origin = self.origin()?;
@@ -244,7 +250,11 @@ impl<'a> Reader<'a> {
             if !has(flag) {
                 return Ok(None);
             }
+            let at = self.at;
             let length = usize::from(self.u16()?);
+            if length > MAX_NAME_BYTES {
+                return Err(Damage::At(at));
+            }
             self.text(length).map(Some)
         };
         let (url, id) = (name(HAS_URL)?, name(HAS_ID)?);
@@ -311,6 +321,25 @@ mod tests {
             assert!(decode(&bytes).is_err());
         }
         assert_eq!(decode(&[2, 1]), Err(Damage::Version(2)));
+    }
+
+    /// They would come out of [`encode`] otherwise than they went in.
+    #[test]
+    fn what_is_never_written_is_damaged() {
+        let longest = "x".repeat(MAX_NAME_BYTES);
+        let named = Remembered { id: Some(&longest), ..page() };
+        let mut bytes = Vec::new();
+        encode(&StateRecord::Remember(named), SketchId(1), &mut bytes);
+        assert!(decode(&bytes).is_ok());
+
+        let mut flagged = bytes.clone();
+        flagged[6] |= 128;
+        assert_eq!(decode(&flagged), Err(Damage::At(6)));
+
+        let at = bytes.len() - MAX_NAME_BYTES - 2;
+        bytes[at..at + 2].copy_from_slice(&(MAX_NAME_BYTES as u16 + 1).to_le_bytes());
+        bytes.push(b'x');
+        assert_eq!(decode(&bytes), Err(Damage::At(at)));
     }
 
     proptest! {

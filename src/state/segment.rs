@@ -28,6 +28,9 @@ const MAX_CHUNK_BYTES: usize = 16 << 20;
 
 const CHUNK_HEADER_BYTES: usize = 32;
 
+/// Largest number in a header, as offsets in state records: those of all segments can be added up.
+const MAX_NUMBER: u64 = (1 << 48) - 1;
+
 /// Digits of the header's checksum, and the space behind them.
 const CHECKSUM_BYTES: usize = 17;
 
@@ -117,7 +120,13 @@ impl Header {
         if found != Some(checksum(&[json])) {
             return Err(Damage::At(0));
         }
-        serde_json::from_slice(json).map_err(|_| Damage::At(CHECKSUM_BYTES as u64))
+        let header: Self = serde_json::from_slice(json).map_err(|_| Damage::At(CHECKSUM_BYTES as u64))?;
+        let Self { first, next, records, remembered, ended, untimed, chunk_bytes, .. } = header;
+        let numbers = [next, records, remembered, ended, untimed, chunk_bytes];
+        if first > next || numbers.iter().any(|number| *number > MAX_NUMBER) {
+            return Err(Damage::At(CHECKSUM_BYTES as u64));
+        }
+        Ok(header)
     }
 }
 
@@ -280,6 +289,8 @@ pub struct Reader<R> {
     input: R,
     header: Header,
     at: u64,
+    /// Bytes of the chunks behind that.
+    left: u64,
     next: u64,
 }
 
@@ -292,7 +303,7 @@ impl<R: Read> Reader<R> {
             return Err(if got < CHECKSUM_BYTES { Damage::NoSegment } else { Damage::Truncated(got as u64) });
         }
         let header = Header::from_bytes(&bytes)?;
-        Ok(Self { input, next: header.first, header, at: HEADER_BYTES as u64 })
+        Ok(Self { input, next: header.first, left: header.chunk_bytes, header, at: HEADER_BYTES as u64 })
     }
 
     /// What it says of itself.
@@ -307,7 +318,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads the next chunk into `chunk`. False at the end.
     pub fn read(&mut self, chunk: &mut Chunk) -> Result<bool, Damage> {
-        if self.at == HEADER_BYTES as u64 + self.header.chunk_bytes {
+        if self.left == 0 {
             // The last record may be followed by offsets that no reader sees.
             self.next = self.header.next;
             return Ok(false);
@@ -319,13 +330,15 @@ impl<R: Read> Reader<R> {
         }
         let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes")) as usize;
         let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-        if length > MAX_CHUNK_BYTES {
+        let bytes = (CHUNK_HEADER_BYTES + length) as u64;
+        if length > MAX_CHUNK_BYTES || bytes > self.left {
             return Err(Damage::At(self.at));
         }
         chunk.num_records = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
         (chunk.first, chunk.next) = (eight(8), eight(16));
-        chunk.payload.resize(length, 0);
-        let got = read_up_to(&mut self.input, &mut chunk.payload)?;
+        // Memory grows with what is there, not with what a damaged length says.
+        chunk.payload.clear();
+        let got = (&mut self.input).take(length as u64).read_to_end(&mut chunk.payload)?;
         if got < length {
             return Err(Damage::Truncated(self.at + (CHUNK_HEADER_BYTES + got) as u64));
         }
@@ -333,7 +346,8 @@ impl<R: Read> Reader<R> {
         if checksum(&[&head[..24], &chunk.payload]) != eight(24) || !follows {
             return Err(Damage::At(self.at));
         }
-        self.at += (CHUNK_HEADER_BYTES + length) as u64;
+        self.at += bytes;
+        self.left -= bytes;
         self.next = chunk.next;
         Ok(true)
     }
@@ -395,19 +409,50 @@ mod tests {
     fn longest_header_fits() {
         let longest = "x".repeat(300);
         let header = Header {
-            first: u64::MAX,
-            next: u64::MAX,
-            records: u64::MAX,
-            remembered: u64::MAX,
-            ended: u64::MAX,
-            untimed: u64::MAX,
+            first: MAX_NUMBER,
+            next: MAX_NUMBER,
+            records: MAX_NUMBER,
+            remembered: MAX_NUMBER,
+            ended: MAX_NUMBER,
+            untimed: MAX_NUMBER,
             latest: u32::MAX,
             window: Some(u64::MAX),
-            chunk_bytes: u64::MAX,
+            chunk_bytes: MAX_NUMBER,
             // Kafka allows 249 characters, none of which JSON escapes.
             ..Header::new("ffffffff".into(), &longest, &"t".repeat(249), u32::MAX, 0)
         };
         assert_eq!(Header::from_bytes(&header.to_bytes().expect("it fits")).expect("it is sound"), header);
+    }
+
+    /// Their sums overflowed, and so did the place where its chunks end.
+    #[test]
+    fn a_header_that_makes_no_sense_is_damaged() {
+        let sound = Header::new("0123abcd".into(), "", "crawl.state", 0, 5);
+        for header in [
+            Header { chunk_bytes: MAX_NUMBER + 1, ..sound.clone() },
+            Header { remembered: u64::MAX, ..sound.clone() },
+            Header { next: 4, ..sound },
+        ] {
+            let read = Header::from_bytes(&header.to_bytes().expect("it fits"));
+            assert!(matches!(read, Err(Damage::At(17))), "{header:?}");
+        }
+    }
+
+    /// A damaged length made the reader allocate 16 MiB before it looked how much there is.
+    #[test]
+    fn a_chunk_takes_no_more_memory_than_there_is_of_it() {
+        let mut bytes = written(&[(7, vec![1; 100])]);
+        let read = |bytes: &[u8]| {
+            let (mut reader, mut chunk) = (Reader::new(bytes).expect("its header is sound"), Chunk::default());
+            let damage = reader.read(&mut chunk).expect_err("its chunk is not");
+            assert!(chunk.payload.capacity() <= 1024, "{}", chunk.payload.capacity());
+            damage
+        };
+        bytes[HEADER_BYTES..][..4].copy_from_slice(&(MAX_CHUNK_BYTES as u32).to_le_bytes());
+        assert!(matches!(read(&bytes), Damage::At(1024)), "it would end behind the segment");
+        let large = Header { chunk_bytes: MAX_NUMBER, next: 8, ..Header::new(String::new(), "", "crawl.state", 0, 5) };
+        bytes[..HEADER_BYTES].copy_from_slice(&large.to_bytes().expect("it fits"));
+        assert!(matches!(read(&bytes), Damage::Truncated(at) if at == bytes.len() as u64));
     }
 
     #[test]

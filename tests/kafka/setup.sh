@@ -26,7 +26,7 @@ header() { echo "#include <$1>" | cc -E -; }
 java_17() { [[ $(java -version 2>&1) =~ version\ \"([0-9]+) ]] && ((BASH_REMATCH[1] >= 17)); }
 
 build() {
-    want build-essential "compiles librdkafka and other C sources" compiles
+    want build-essential "compiles librdkafka, libFuzzer and other C sources" compiles
     want pkg-config "finds the C libraries below" command -v pkg-config
     want libssl-dev "TLS and SASL of the Kafka client" header openssl/ssl.h
     want zlib1g-dev "gzip compression of the Kafka client" header zlib.h

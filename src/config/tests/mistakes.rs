@@ -16,6 +16,11 @@ fn single_mistakes() {
             "[kafka]\nsecurity.protocol = 'ssl'",
             "f.toml:2:1: kafka.security: unknown key or section; librdkafka's properties go into [kafka.options]",
         ),
+        ("\"a\\nb\" = 1", "f.toml:1:1: a\\nb: unknown key or section"),
+        (
+            "[policy]\nthreshold = \"a\\nb\"",
+            "f.toml:2:1: policy.threshold: must be a number from 0.5 to 1, is \"\"\"\\na\\nb\"\"\"",
+        ),
         ("policy = 3", "f.toml:1:1: policy: must be a section, is a whole number"),
         ("[policy]\nthreshold = 2", "f.toml:2:1: policy.threshold: must be a number from 0.5 to 1, is 2"),
         ("[policy]\nthreshold = '0.9'", "f.toml:2:1: policy.threshold: must be a number from 0.5 to 1, is \"0.9\""),
@@ -112,6 +117,10 @@ fn single_mistakes() {
         (
             "[kafka]\noptions = 3",
             "f.toml:2:1: kafka.options: must be a table of texts, numbers and booleans, is a whole number",
+        ),
+        (
+            "[kafka.options]\n\"a\\nb\" = 1",
+            "f.toml:2:1: kafka.options.a\\nb: is no name of a property: letters, digits, dots, dashes and underscores",
         ),
         ("[kafka.options]\na = [1]", "f.toml:2:1: kafka.options.a: must be a text, number or boolean, is a list"),
         ("[kafka.options]\na.b = 1\n'a.b' = 2", "f.toml:3:1: kafka.options.a.b: is set twice, dotted and in quotes"),

@@ -65,6 +65,10 @@ pub fn read<'a>(text: &'a str, paths: &[FieldPath; NUM_FIELDS]) -> Result<Fields
         if depth_of(text) > MAX_DEPTH {
             return Reject::new(Reason::Nesting, format!("nested deeper than {MAX_DEPTH} levels"));
         }
+        // About another kind of value the library's message repeats that value, a text in full length.
+        if !text.trim_start_matches([' ', '\t', '\n', '\r']).starts_with('{') {
+            return Reject::new(Reason::NotJson, "not a JSON object");
+        }
         Reject::new(Reason::NotJson, error.to_string())
     })?;
     Ok(fields)

@@ -14,6 +14,7 @@
 
 use super::SketchId;
 use crate::sketch::BandKey;
+use arrayvec::ArrayVec;
 
 const VERSION: u8 = 1;
 const REMEMBER: u8 = 1;
@@ -28,6 +29,12 @@ const HAS_REPLACED: u8 = 16;
 const HAS_URL: u8 = 32;
 const HAS_ID: u8 = 64;
 const ALL_FLAGS: u8 = UPDATED | SHORT | HAS_URL_KEY | HAS_HOST | HAS_REPLACED | HAS_URL | HAS_ID;
+
+/// Most bands that can be set.
+pub const MAX_BANDS: usize = 32;
+
+/// Words of the widest row, 256 bytes.
+pub const MAX_BIT_WORDS: usize = 32;
 
 /// Names longer than this are left out: a record has to stay small.
 const MAX_NAME_BYTES: usize = 4096;
@@ -63,9 +70,9 @@ pub struct Remembered<'a> {
     /// Only the digest counts; then `bands` and `bits` are empty.
     pub short: bool,
     /// Band keys.
-    pub bands: Vec<BandKey>,
+    pub bands: ArrayVec<BandKey, MAX_BANDS>,
     /// Bits.
-    pub bits: Vec<u64>,
+    pub bits: ArrayVec<u64, MAX_BIT_WORDS>,
     /// Its address.
     pub url: Option<&'a str>,
     /// The producer's own name for it.
@@ -208,6 +215,13 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// A number of things, of which there are no more than `most`.
+    fn count(&mut self, most: usize) -> Result<usize, Damage> {
+        let at = self.at;
+        let count = usize::from(self.u8()?);
+        if count <= most { Ok(count) } else { Err(Damage::At(at)) }
+    }
+
     fn text(&mut self, length: usize) -> Result<&'a str, Damage> {
         let at = self.at;
         std::str::from_utf8(self.take(length)?).map_err(|_| Damage::At(at))
@@ -238,12 +252,12 @@ impl<'a> Reader<'a> {
         let url_key = has(HAS_URL_KEY).then(|| self.u64()).transpose()?;
         let host_key = has(HAS_HOST).then(|| self.u16()).transpose()?;
         let replaced = has(HAS_REPLACED).then(|| self.origin()).transpose()?;
-        let (mut bands, mut bits) = (Vec::new(), Vec::new());
+        let (mut bands, mut bits) = (ArrayVec::new(), ArrayVec::new());
         if !has(SHORT) {
-            let num_bands = usize::from(self.u8()?);
+            let num_bands = self.count(MAX_BANDS)?;
             let bytes = self.take(num_bands * 4)?;
             bands.extend(bytes.as_chunks().0.iter().map(|four| BandKey(u32::from_le_bytes(*four))));
-            let num_words = usize::from(self.u8()?);
+            let num_words = self.count(MAX_BIT_WORDS)?;
             bits.extend(self.take(num_words * 8)?.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)));
         }
         let mut name = |flag| -> Result<Option<&'a str>, Damage> {
@@ -300,7 +314,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_small() {
         let plain = Remembered { replaced: None, ..page() };
-        let short = Remembered { short: true, bands: vec![], bits: vec![], id: Some("x"), url: None, ..page() };
+        let short = Remembered {
+            short: true,
+            bands: ArrayVec::new(),
+            bits: ArrayVec::new(),
+            id: Some("x"),
+            url: None,
+            ..page()
+        };
         let bare = Remembered { url_key: None, host_key: None, ..short.clone() };
         for (record, most) in [
             (StateRecord::Remember(page()), 280),

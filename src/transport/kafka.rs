@@ -29,7 +29,6 @@ pub mod transaction;
 
 use super::outcome::Positions;
 use crate::index::Origin;
-use crate::state::record::NamedOrigin;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
@@ -66,11 +65,6 @@ impl Partitions {
     /// The topic and partition of a number.
     pub fn name(&self, number: u16) -> (Arc<str>, i32) {
         self.0.read().expect("nobody panics with the lock").names[usize::from(number)].clone()
-    }
-
-    /// An origin by number, from one by name.
-    pub fn origin(&self, named: &NamedOrigin) -> Option<Origin> {
-        Some(Origin { source: self.number(named.topic, named.partition)?, offset: named.offset })
     }
 }
 

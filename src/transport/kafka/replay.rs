@@ -3,13 +3,13 @@
 use super::Partitions;
 use crate::index::judge::Judge;
 use crate::index::names::Named;
-use crate::index::{Entry, Evicted};
+use crate::index::{Entry, Evicted, Origin};
 use crate::state::SketchId;
-use crate::state::record::{Damage, Remembered, StateRecord};
+use crate::state::record::{Damage, MAX_BIT_WORDS, NamedOrigin, Remembered, StateRecord};
 use anyhow::{Context, Result, bail};
 
-/// Words of the widest row, 256 bytes.
-const MAX_BIT_WORDS: usize = 32;
+/// Partitions that are looked for in a list before they are looked up.
+const MOST_MET: usize = 64;
 
 /// Takes in state records, in their order.
 pub struct Replay<'a> {
@@ -17,6 +17,8 @@ pub struct Replay<'a> {
     sketch: SketchId,
     partitions: &'a Partitions,
     judge: &'a mut Judge,
+    /// Partitions met so far: few, and asked for with every record.
+    met: Vec<(Box<str>, i32, u16)>,
     /// Records taken in.
     pub records: u64,
     /// Those of other sketches, before the window was begun anew.
@@ -30,7 +32,7 @@ pub struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// Into `judge`, which has an empty window.
     pub fn new(sketch: SketchId, partitions: &'a Partitions, judge: &'a mut Judge) -> Self {
-        Self { sketch, partitions, judge, records: 0, foreign: 0, damaged: 0, last_foreign: None }
+        Self { sketch, partitions, judge, met: Vec::new(), records: 0, foreign: 0, damaged: 0, last_foreign: None }
     }
 
     /// A record is about to be taken in: its places in the index are on their way.
@@ -72,7 +74,7 @@ impl<'a> Replay<'a> {
         match record {
             StateRecord::Window => self.judge.clear(),
             StateRecord::Forget { origin, url_key } => {
-                let origin = self.partitions.origin(&origin).context("too many partitions")?;
+                let origin = self.origin(&origin)?;
                 self.judge.forget_origin(Some(url_key), origin, Evicted::Forgotten);
             }
             StateRecord::Remember(page) => self.remember(&page)?,
@@ -80,15 +82,32 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// An origin by number, from one by name.
+    fn origin(&mut self, named: &NamedOrigin) -> Result<Origin> {
+        let NamedOrigin { topic, partition, offset } = *named;
+        let known = self.met.iter().find(|(name, of_it, _)| *of_it == partition && **name == *topic);
+        if let Some((.., source)) = known {
+            return Ok(Origin { source: *source, offset });
+        }
+        let source = self.partitions.number(topic, partition).context("too many partitions")?;
+        if self.met.len() < MOST_MET {
+            self.met.push((topic.into(), partition, source));
+        }
+        Ok(Origin { source, offset })
+    }
+
     fn remember(&mut self, page: &Remembered) -> Result<()> {
         let shape = self.judge.index().plan();
+        let bit_words = shape.bit_words;
         if !page.short && (page.bits.len() != shape.bit_words || page.bands.len() + 2 != shape.keys_per_page) {
             bail!("a state record has another shape than its sketch id says");
         }
+        let origin = self.origin(&page.origin)?;
+        let replaced = page.replaced.map(|origin| self.origin(&origin)).transpose()?;
         // A short page has no bits, but a place for them.
         let zeroes = [0; MAX_BIT_WORDS];
         let entry = Entry {
-            origin: self.partitions.origin(&page.origin).context("too many partitions")?,
+            origin,
             updated: page.updated,
             event_time: page.event_time,
             digest: page.digest,
@@ -96,10 +115,9 @@ impl<'a> Replay<'a> {
             host_key: page.host_key,
             short: page.short,
             bands: &page.bands,
-            bits: if page.short { &zeroes[..shape.bit_words] } else { &page.bits },
+            bits: if page.short { &zeroes[..bit_words] } else { &page.bits },
             names: Named { id: page.id, url: page.url },
         };
-        let replaced = page.replaced.and_then(|origin| self.partitions.origin(&origin));
         self.judge.restore(&entry, replaced);
         Ok(())
     }

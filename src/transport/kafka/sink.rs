@@ -15,6 +15,7 @@ use crate::state::SketchId;
 use crate::state::record::{self, NamedOrigin, Remembered, StateRecord};
 use crate::transport::{Fault, Sink, SinkCheck};
 use crate::verdict::{Disposition, NotJudged, Policy};
+use arrayvec::ArrayVec;
 use std::sync::Arc;
 
 /// Numbers of [`crate::metrics::TRANSACTION_RESULTS`].
@@ -214,8 +215,8 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
                 offset: *offset,
             }),
             short: page.short,
-            bands: if page.short { Vec::new() } else { page.bands.to_vec() },
-            bits: if page.short { Vec::new() } else { page.bits.to_vec() },
+            bands: if page.short { ArrayVec::new() } else { page.bands.iter().copied().collect() },
+            bits: if page.short { ArrayVec::new() } else { page.bits.iter().copied().collect() },
             url: page.names.url,
             id: page.names.id,
         });

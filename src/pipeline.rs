@@ -24,7 +24,7 @@ use crate::batch::{self, JudgedBatch, ReceivedBatch, SketchedBatch};
 use crate::index::judge::Judge;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Sink, Source};
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, at, bounded, never, select_biased};
 use judge_stage::JudgeStage;
 use sketch_stage::SketchStage;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,32 +178,35 @@ fn judge_in_order(
     metrics: &Metrics,
 ) {
     let mut tally = metrics.tally();
-    let mut next = 0;
-    loop {
-        while committed_rx.try_recv().is_ok() {
-            judge.commit();
-        }
-        let received = match stage.deadline() {
-            Some(deadline) => from_sketch[next].recv_deadline(deadline),
-            None => from_sketch[next].recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        let batch = match received {
-            Ok(batch) => batch,
-            Err(end) => {
-                let sent = stage.end(judge).is_none_or(|end| judged_tx.send(end).is_ok());
-                if !sent || end == RecvTimeoutError::Disconnected {
-                    return;
+    for turn in (0..from_sketch.len()).cycle() {
+        let batch = loop {
+            let time_is_up = stage.deadline().map_or_else(never, at);
+            select_biased! {
+                recv(committed_rx) -> committed => match committed {
+                    Ok(()) => stage.committed(judge, Instant::now()),
+                    // The publisher has given up.
+                    Err(_) => return,
+                },
+                recv(from_sketch[turn]) -> received => match received {
+                    Ok(batch) => break batch,
+                    Err(_) => {
+                        stage.end(judge).into_iter().for_each(|end| drop(judged_tx.send(end)));
+                        return;
+                    }
+                },
+                recv(time_is_up) -> _ => {
+                    if stage.end(judge).is_some_and(|end| judged_tx.send(end).is_err()) {
+                        return;
+                    }
                 }
-                continue;
             }
         };
-        next = (next + 1) % from_sketch.len();
         while !JudgeStage::has_room(judge, &batch) {
             if stage.end(judge).is_some_and(|end| judged_tx.send(end).is_err()) {
                 return;
             }
             match committed_rx.recv() {
-                Ok(()) => judge.commit(),
+                Ok(()) => stage.committed(judge, Instant::now()),
                 Err(_) => return,
             }
         }

@@ -21,7 +21,7 @@ use pagesieve::transport::kafka::source::KafkaSource;
 use pagesieve::transport::{Fault, Received, Sink, Source};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where the offset of a page that was received before is marked, to make it look like another page.
 const RECEIVED_BEFORE_SHIFT: u32 = 40;
@@ -208,10 +208,15 @@ impl Process {
     }
 
     fn hear(&mut self) {
+        let now = self.now();
         for _ in 0..std::mem::take(&mut self.commits) {
-            self.judge.commit();
+            self.judging.committed(&mut self.judge, now);
             self.sealed -= 1;
         }
+    }
+
+    fn now(&self) -> Instant {
+        instant(self.world.lock().expect("one thread").now_ms)
     }
 
     /// Hands a batch on to be published.
@@ -231,7 +236,7 @@ impl Process {
         if self.judged.len() >= CHANNEL_BATCHES {
             return;
         }
-        let now = instant(self.world.lock().expect("one thread").now_ms);
+        let now = self.now();
         match self.sketched.front() {
             Some(batch) if JudgeStage::has_room(&self.judge, batch) => {
                 let mut batch = self.sketched.pop_front().expect("it is there");
@@ -300,10 +305,7 @@ impl Process {
     }
 
     fn is_idle(&self) -> bool {
-        self.received.is_empty()
-            && self.sketched.is_empty()
-            && self.judged.is_empty()
-            && self.judging.deadline().is_none()
+        self.received.is_empty() && self.sketched.is_empty() && self.judged.is_empty() && !self.judging.is_open()
     }
 
     fn recover(&mut self) {

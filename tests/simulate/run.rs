@@ -121,11 +121,11 @@ impl Run {
         let topic = self.scene.config.input.topics[0].clone();
         while self.step < MAX_STEPS {
             self.step += 1;
-            let (drained, struck) = {
+            let struck = {
                 let mut world = self.world.lock().expect("one thread");
                 world.now_ms += self.random.below(20) as u64;
                 world.faults.progress = world.log.num_committed(&topic);
-                (world.log.is_drained(&topic), world.faults.strike_world())
+                world.faults.strike_world()
             };
             if self.to_send > 0 && self.random.below(3) == 0 {
                 self.send(&topic);
@@ -148,8 +148,8 @@ impl Run {
                 }
             });
             let all_awake = self.wake_at.is_empty() && self.seats.iter().all(|seat| seat.asleep.is_empty());
-            if self.to_send == 0 && drained && all_awake {
-                let mut world = self.world.lock().expect("one thread");
+            let mut world = self.world.lock().expect("one thread");
+            if self.to_send == 0 && all_awake && world.log.is_drained(&topic) {
                 if world.faults.num_struck() >= FEWEST_FAULTS {
                     return Vec::new();
                 }

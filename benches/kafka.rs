@@ -212,9 +212,10 @@ fn main() {
     let own = Setup::new("bench-latency", PARTITIONS).with("window.max_memory", r#""256MiB""#);
     let mut daemon = own.start_ready();
     let mut feeder = Feeder::new();
+    let pages = pages((half * f64::from(seconds)) as u64, 2).collect::<Vec<_>>();
     let started = Instant::now();
     // A new record's time is now, or the clock of the crawl would be behind the broker's.
-    for (number, (partition, record)) in pages((half * f64::from(seconds)) as u64, 2).enumerate() {
+    for (number, (partition, record)) in pages.into_iter().enumerate() {
         let due = Duration::from_secs_f64(number as f64 / half);
         std::thread::sleep(due.saturating_sub(started.elapsed()));
         feeder.send(&own.inputs[0], partition, &Record { timestamp_ms: None, ..record });
@@ -222,6 +223,8 @@ fn main() {
     feeder.finish();
     own.wait_drained(&mut daemon, DRAINED_WITHIN);
     println!("\nexactly once at {half:.0} pages/s for {seconds} s, from receipt to commit");
+    let commits = daemon.metric("pagesieve_transactions_total");
+    println!("  {:.0} pages a transaction", half * f64::from(seconds) / commits);
     for share in [0.5, 0.9, 0.99, 0.999] {
         let millis = quantile(&daemon, "pagesieve_processing_seconds", share) * 1000.0;
         let wanted = if share == 0.99 { "   (wanted: at most 250)" } else { "" };

@@ -190,19 +190,19 @@ fn judge_in_order(
                 recv(from_sketch[turn]) -> received => match received {
                     Ok(batch) => break batch,
                     Err(_) => {
-                        stage.end(judge).into_iter().for_each(|end| drop(judged_tx.send(end)));
+                        stage.end(judge, Instant::now()).into_iter().for_each(|end| drop(judged_tx.send(end)));
                         return;
                     }
                 },
                 recv(time_is_up) -> _ => {
-                    if stage.end(judge).is_some_and(|end| judged_tx.send(end).is_err()) {
+                    if stage.end(judge, Instant::now()).is_some_and(|end| judged_tx.send(end).is_err()) {
                         return;
                     }
                 }
             }
         };
         while !JudgeStage::has_room(judge, &batch) {
-            if stage.end(judge).is_some_and(|end| judged_tx.send(end).is_err()) {
+            if stage.end(judge, Instant::now()).is_some_and(|end| judged_tx.send(end).is_err()) {
                 return;
             }
             match committed_rx.recv() {

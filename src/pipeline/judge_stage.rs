@@ -2,30 +2,34 @@
 
 use crate::batch::{self, JudgedBatch, SketchedBatch};
 use crate::index::judge::Judge;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// What the judging stage knows of its transactions.
 ///
-/// A transaction gathers batches for the commit interval, counted from its first batch or, if that is later, from the
-/// end of the commit before it. A commit costs the same for one page as for thousands: while one is under way, the
-/// next transaction grows, and slow commits make large transactions instead of a queue of small ones.
+/// A transaction gathers batches for the commit interval, and never for less time than the commit before it took, from
+/// the end of that on, up to the interval. A commit costs nearly the same for one page as for thousands: slow
+/// commits make large transactions instead of a queue of small ones, and quick ones do not keep pages waiting.
 pub struct JudgeStage {
     commit_interval: Duration,
     /// When the open transaction began to gather, if one is open.
     open_since: Option<Instant>,
-    /// Transactions that ended and have not committed.
-    under_way: usize,
+    /// When each transaction ended that has not committed, oldest first.
+    under_way: VecDeque<Instant>,
+    /// The open transaction does not end before.
+    not_before: Option<Instant>,
 }
 
 impl JudgeStage {
     /// No transaction is open.
     pub fn new(commit_interval: Duration) -> Self {
-        Self { commit_interval, open_since: None, under_way: 0 }
+        Self { commit_interval, open_since: None, under_way: VecDeque::new(), not_before: None }
     }
 
     /// When the open transaction is to end, if that hangs on time alone.
     pub fn deadline(&self) -> Option<Instant> {
-        self.open_since.filter(|_| self.under_way == 0).map(|since| since + self.commit_interval)
+        let since = self.open_since.filter(|_| self.under_way.is_empty())?;
+        Some((since + self.commit_interval).max(self.not_before.unwrap_or(since)))
     }
 
     /// Is a transaction open?
@@ -36,8 +40,8 @@ impl JudgeStage {
     /// The oldest transaction that ended has committed.
     pub fn committed(&mut self, judge: &mut Judge, now: Instant) {
         judge.commit();
-        self.under_way -= 1;
-        self.open_since = self.open_since.map(|_| now);
+        let ended = self.under_way.pop_front().expect("only what has ended commits");
+        self.not_before = Some(now + (now - ended).min(self.commit_interval));
     }
 
     /// Freed page slots come back with commits. Without room for a whole batch the open transaction has to end, and
@@ -47,9 +51,9 @@ impl JudgeStage {
     }
 
     /// Ends the open transaction, if one is open.
-    pub fn end(&mut self, judge: &mut Judge) -> Option<JudgedBatch> {
+    pub fn end(&mut self, judge: &mut Judge, now: Instant) -> Option<JudgedBatch> {
         self.is_open().then(|| {
-            self.seal(judge);
+            self.seal(judge, now);
             JudgedBatch::end_of_transaction()
         })
     }
@@ -59,15 +63,15 @@ impl JudgeStage {
         self.open_since.get_or_insert(now);
         let mut judged = batch::judge(judge, batch);
         if self.deadline().is_some_and(|deadline| now >= deadline) {
-            self.seal(judge);
+            self.seal(judge, now);
             judged.ends_transaction = true;
         }
         judged
     }
 
-    fn seal(&mut self, judge: &mut Judge) {
+    fn seal(&mut self, judge: &mut Judge, now: Instant) {
         self.open_since = None;
-        self.under_way += 1;
+        self.under_way.push_back(now);
         judge.seal();
     }
 }

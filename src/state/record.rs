@@ -81,6 +81,7 @@ pub struct Remembered<'a> {
 
 /// A record of the state topic.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one, and a box would be an allocation each")]
 pub enum StateRecord<'a> {
     /// A page was remembered.
     Remember(Remembered<'a>),

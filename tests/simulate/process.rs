@@ -227,7 +227,7 @@ impl Process {
     }
 
     fn end_transaction(&mut self) {
-        let end = self.judging.end(&mut self.judge);
+        let end = self.judging.end(&mut self.judge, self.now());
         self.hand_on(end);
     }
 

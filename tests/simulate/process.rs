@@ -227,7 +227,8 @@ impl Process {
     }
 
     fn end_transaction(&mut self) {
-        let end = self.judging.end(&mut self.judge, self.now());
+        let now = self.now();
+        let end = self.judging.end(&mut self.judge, now);
         self.hand_on(end);
     }
 

@@ -27,6 +27,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// How long to wait for a place in the client's queue: that is the back-pressure.
 const FULL_WAIT: Duration = Duration::from_millis(1);
 
+/// State records that wait for their pages; behind so many the pages are waited for at once.
+const HELD_BYTES: usize = 8 << 20;
+
 /// How often a flush looks whether something failed.
 const FLUSH_STEP: Duration = Duration::from_millis(500);
 
@@ -167,6 +170,19 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         }
         self.held.extend_from_slice(record);
         self.held_ends.push((self.held.len(), origin));
+        if self.held.len() < HELD_BYTES { Ok(()) } else { self.release() }
+    }
+
+    /// Sends the state records that were held, once everything before them is acknowledged.
+    fn release(&mut self) -> Result<(), Fault> {
+        self.flush()?;
+        let mut start = 0;
+        for (end, origin) in &self.held_ends {
+            self.send_state_now(&self.held[start..*end], *origin)?;
+            start = *end;
+        }
+        self.held.clear();
+        self.held_ends.clear();
         Ok(())
     }
 
@@ -317,12 +333,7 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
 
     /// At least once: outcomes are acknowledged first, then what is remembered of them, then the offsets.
     fn commit_offsets(&mut self) -> Result<(), Fault> {
-        self.flush()?;
-        let mut start = 0;
-        for (end, origin) in &self.held_ends {
-            self.send_state_now(&self.held[start..*end], *origin)?;
-            start = *end;
-        }
+        self.release()?;
         self.flush()?;
         if self.offsets.is_empty() {
             return Ok(());

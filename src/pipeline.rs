@@ -20,6 +20,7 @@ mod observe;
 pub mod sketch_stage;
 
 use crate::batch::{self, JudgedBatch, ReceivedBatch, SketchedBatch};
+use crate::crash_point;
 use crate::index::judge::Judge;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Sink, Source};
@@ -126,6 +127,7 @@ fn receive(
             }
         };
         if !batch.deliveries.is_empty() {
+            crash_point::reach("poll");
             source.sent(&batch);
             let mut waiting = batch;
             loop {
@@ -158,6 +160,7 @@ fn sketch(
     for batch in received {
         let started = Instant::now();
         let batch = stage.run(batch);
+        crash_point::reach("sketch");
         metrics.stage_duration_seconds[observe::SKETCH].observe(started.elapsed().as_secs_f64());
         if sketched.send(batch).is_err() {
             return;
@@ -222,6 +225,7 @@ fn judge_in_order(
         let started = Instant::now();
         let since = *open_since.get_or_insert(started);
         let mut judged = batch::judge(judge, batch);
+        crash_point::reach("insert");
         let ends = since.elapsed() >= commit_interval;
         if ends {
             open_since = None;

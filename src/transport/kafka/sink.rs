@@ -8,6 +8,7 @@ use super::records::{self, Marks};
 use super::source::SharedConsumer;
 use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::config::{Config, Delivery as Guarantee, Mode, Output, VerdictRecords};
+use crate::crash_point;
 use crate::index::Origin;
 use crate::metrics::Metrics;
 use crate::page::{Reason, Reject};
@@ -362,6 +363,7 @@ impl KafkaSink {
             self.retrying("send offsets", || self.producer.send_offsets_to_transaction(list, &group, ATTEMPT))?;
         }
         self.look_for_failures()?;
+        crash_point::reach("before-commit");
         self.in_doubt = Some(self.offsets.clone());
         let result = self.retrying("commit", || self.producer.commit_transaction(ATTEMPT));
         match result {
@@ -433,6 +435,7 @@ impl KafkaSink {
         if list.count() == 0 {
             return Ok(());
         }
+        crash_point::reach("before-commit");
         let committed = self.consumer.commit(list, CommitMode::Sync);
         committed.map_err(|error| self.fault("commit offsets", &error))
     }
@@ -458,6 +461,7 @@ impl Sink for KafkaSink {
             self.begin()?;
             let mut forgotten = judged.forgotten.iter().peekable();
             for at in 0..batch.pages.len() {
+                crash_point::reach("produce");
                 self.page(judged, batch, at)?;
                 // In its place among the pages: another page of the URL may follow in the same batch.
                 if let Some((_, url_key, origin)) = forgotten.next_if(|(place, ..)| *place == at) {
@@ -478,10 +482,12 @@ impl Sink for KafkaSink {
         if !self.open {
             return Ok(());
         }
+        crash_point::reach("send-offsets");
         let result = self.list(&self.offsets).map_err(|error| Fault::Fatal(error.to_string())).and_then(|list| {
             if self.exactly_once() { self.commit_transaction(&list) } else { self.commit_offsets(&list) }
         });
         result.inspect_err(|_| self.link.fail())?;
+        crash_point::reach("after-commit");
         self.metrics.transactions_total[COMMITTED].inc();
         self.link.committed(self.batches);
         self.announce_window = false;

@@ -7,11 +7,12 @@ LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test lint bench bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test test-faults lint bench bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own'
+	@echo 'make test-faults the fault matrix: every row, in both guarantees, with the table of what the oracle counted'
 	@echo 'make lint        formatting and lints'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
@@ -44,9 +45,16 @@ test: packages-test
 	tests/kafka/broker.sh fetch
 	$(CARGO) test --locked
 
+# A quarter of an hour or so. FAULTS=disk runs the rows with that in their names.
+test-faults: packages-test
+	tests/kafka/broker.sh fetch
+	PAGESIEVE_FAULTS='$(FAULTS)' $(CARGO) test --locked --features crash-points --test kafka -- \
+	  --ignored --nocapture --exact faults::matrix
+
 lint: packages-build
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features crash-points -- -D warnings
 
 bench: build
 	benches/beside-wc.sh $(SIEVE)

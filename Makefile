@@ -2,17 +2,19 @@
 
 CARGO ?= cargo
 PAGES ?= 20000
+MINUTES ?= 30
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test test-faults lint bench bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test test-faults soak lint bench bench-peers build kafka-up kafka-down packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own'
 	@echo 'make test-faults the fault matrix: every row, in both guarantees, with the table of what the oracle counted'
+	@echo 'make soak        half of what it can take for MINUTES=$(MINUTES), with a fault every 30 s'
 	@echo 'make lint        formatting and lints'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
 	@echo 'make bench-peers speed, memory, recall and precision beside gaoya, rensa and datasketch'
@@ -50,6 +52,10 @@ test-faults: packages-test
 	tests/kafka/broker.sh fetch
 	PAGESIEVE_FAULTS='$(FAULTS)' $(CARGO) test --locked --features crash-points --test kafka -- \
 	  --ignored --nocapture --exact faults::matrix
+
+soak: packages-test
+	tests/kafka/broker.sh fetch
+	MINUTES=$(MINUTES) $(CARGO) test --release --locked --test kafka -- --ignored --nocapture --exact soak::soak
 
 lint: packages-build
 	$(CARGO) fmt --check

@@ -119,7 +119,8 @@ impl<'a> Trial<'a> {
     /// Begins to feed.
     fn without_daemon(case: &'a Case, setup: Setup, alter: fn(usize, &mut crate::topics::Record)) -> Self {
         let settings = crawl_settings(case.pages, 17);
-        let feeding = Feed { settings, partitions: 0..4, rate: case.rate, at_first: AT_FIRST, alter }.start(&setup);
+        let feeding =
+            Feed { settings, partitions: 0..4, rate: case.rate, at_first: AT_FIRST, alter, keep: |_| {} }.start(&setup);
         Self { case, setup, daemon: None, feeding: Some(feeding), faults: Vec::new() }
     }
 

@@ -13,6 +13,7 @@ mod flow;
 #[path = "../support/oracle.rs"]
 mod oracle;
 mod snapshot;
+mod soak;
 #[path = "../support/topics.rs"]
 mod topics;
 

@@ -45,22 +45,24 @@ pub struct Feed {
     pub at_first: f64,
     /// What is done to each record, given its number, before it is sent.
     pub alter: fn(usize, &mut Record),
+    /// What is done to each before it is kept for the oracle.
+    pub keep: fn(&mut Record),
 }
 
 /// Feeds a crawl into these partitions of the first input topic, `rate` pages a second.
 pub fn feed(setup: &Setup, partitions: Range<i32>, settings: Settings, rate: f64) -> Feeding {
-    Feed { settings, partitions, rate, at_first: 1.0, alter: |_, _| {} }.start(setup)
+    Feed { settings, partitions, rate, at_first: 1.0, alter: |_, _| {}, keep: |_| {} }.start(setup)
 }
 
 /// The same, but the last quarter waits until the caller wants it finished.
 pub fn feed_most(setup: &Setup, partitions: Range<i32>, settings: Settings, rate: f64) -> Feeding {
-    Feed { settings, partitions, rate, at_first: 0.75, alter: |_, _| {} }.start(setup)
+    Feed { settings, partitions, rate, at_first: 0.75, alter: |_, _| {}, keep: |_| {} }.start(setup)
 }
 
 impl Feed {
     /// Begins.
     pub fn start(self, setup: &Setup) -> Feeding {
-        let Self { settings, partitions, rate, at_first, alter } = self;
+        let Self { settings, partitions, rate, at_first, alter, keep } = self;
         let topic = setup.inputs[0].clone();
         let mut feeder = setup.cluster.feeder();
         let (release, released) = channel::<()>();
@@ -85,6 +87,7 @@ impl Feed {
                 // Not in strict turns: pages and their copies are to lie in all combinations of partitions.
                 let scattered = (page.truth.line.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as i32;
                 feeder.send(&topic, partitions.start + scattered % partitions.len() as i32, &record);
+                keep(&mut record);
                 records.push(record);
                 truths.push(page.truth);
             }
@@ -156,7 +159,10 @@ impl Crawl {
     fn drops(&self, outcome: &Outcome, report: &mut Report) {
         // The threshold less five standard errors of an estimate at 0.8 between very long pages.
         const SURELY_APART: f64 = 0.8 - 5.0 * 0.02;
-        let text = |origin: &Origin| Some(self.sent.get(origin)?.json()["text"].as_str()?.to_owned());
+        let text = |origin: &Origin| {
+            let value: serde_json::Value = serde_json::from_slice(self.sent.get(origin)?.value.as_deref()?).ok()?;
+            Some(value["text"].as_str()?.to_owned())
+        };
         for (origin, fates) in &outcome.fates {
             let Some(Fate::Recorded { verdict, canonical: Some(canonical), .. }) = fates.first() else { continue };
             // Pages that are not of the crawl are complained of elsewhere.

@@ -78,8 +78,13 @@ pub struct Outcome {
 impl Outcome {
     /// Reads the output, verdict and dead-letter topics.
     pub fn read(setup: &Setup) -> Self {
+        Self::read_with(setup, |_| {})
+    }
+
+    /// The same, and does something to each survivor and dead letter before it is kept.
+    pub fn read_with(setup: &Setup, alter: fn(&mut Record)) -> Self {
         let mut fates: BTreeMap<Origin, Vec<Fate>> = BTreeMap::new();
-        for ((_, partition, _), record) in setup.cluster.read_all(&setup.output()) {
+        for ((_, partition, _), record) in setup.cluster.read_with(&setup.output(), alter) {
             let origin = origin_of(record.header("pagesieve-origin").expect("every survivor says where it came from"));
             let verdict = record.header("pagesieve-verdict").expect("every survivor says why").to_owned();
             fates.entry(origin).or_default().push(Fate::Survived { verdict, partition, record });
@@ -91,7 +96,7 @@ impl Outcome {
             let canonical = record["canonical"]["position"].as_str().map(origin_of);
             fates.entry(origin).or_default().push(Fate::Recorded { verdict, canonical, record });
         }
-        for (_, record) in setup.cluster.read_all(&setup.dead_letters()) {
+        for (_, record) in setup.cluster.read_with(&setup.dead_letters(), alter) {
             let header = |name: &str| record.header(name).unwrap_or_else(|| panic!("a dead letter without {name}"));
             let number = |name: &str| header(name).parse::<i64>().expect("a number");
             let partition = number("pagesieve-error-partition") as i32;

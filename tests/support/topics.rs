@@ -76,6 +76,11 @@ impl Record {
 impl Cluster {
     /// Everything committed in a topic, by position, in offset order.
     pub fn read_all(&self, topic: &str) -> Vec<(Origin, Record)> {
+        self.read_with(topic, |_| {})
+    }
+
+    /// The same, and does something to each record before it is kept.
+    pub fn read_with(&self, topic: &str, alter: fn(&mut Record)) -> Vec<(Origin, Record)> {
         let mut config = self.client();
         config.set("group.id", "reader").set("isolation.level", "read_committed").set("enable.auto.commit", "false");
         config.set("enable.partition.eof", "true").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
@@ -96,12 +101,13 @@ impl Cluster {
                 Some(Ok(message)) => {
                     deadline = Instant::now() + ANSWER_WITHIN;
                     let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
-                    let record = Record {
+                    let mut record = Record {
                         key: message.key().map(<[u8]>::to_vec),
                         value: message.payload().map(<[u8]>::to_vec),
                         timestamp_ms: message.timestamp().to_millis(),
                         headers: headers.map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec))).collect(),
                     };
+                    alter(&mut record);
                     all.push(((topic.to_owned(), message.partition(), message.offset()), record));
                 }
             }

@@ -213,6 +213,7 @@ fn partition_added(case: &Case) -> Result<Found, Skipped> {
         rate: f64::INFINITY,
         at_first: 1.0,
         alter: |_, _| {},
+        keep: |_| {},
     };
     let added = feed.start(&trial.setup).finish();
     let mut crawl = trial.finish_feeding();

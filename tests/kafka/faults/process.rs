@@ -6,10 +6,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
 pub const ROWS: &[(&str, Run, bool)] = &[
-    ("SIGKILL after poll", |case| crash(case, "poll", [6, 4]), false),
-    ("SIGKILL after sketch", |case| crash(case, "sketch", [6, 4]), false),
-    ("SIGKILL after insert", |case| crash(case, "insert", [6, 4]), false),
-    ("SIGKILL in the middle of produce", |case| crash(case, "produce", [700, 500]), false),
+    ("SIGKILL after poll", |case| crash(case, "poll", [6, 2]), false),
+    ("SIGKILL after sketch", |case| crash(case, "sketch", [6, 2]), false),
+    ("SIGKILL after insert", |case| crash(case, "insert", [6, 2]), false),
+    ("SIGKILL in the middle of produce", |case| crash(case, "produce", [700, 300]), false),
     ("SIGKILL before offsets are sent", |case| crash(case, "send-offsets", [4, 2]), false),
     ("SIGKILL before commit", |case| crash(case, "before-commit", [4, 2]), false),
     ("SIGKILL after commit", |case| crash(case, "after-commit", [4, 2]), false),
@@ -33,6 +33,8 @@ pub fn with_snapshot(setup: Setup) -> (Setup, PathBuf) {
 /// Dies at a step, and once more after the next start.
 fn crash(case: &Case, step: &str, times: [u64; 2]) -> Result<Found, Skipped> {
     let (setup, _) = with_snapshot(case.setup());
+    // Small steps, so that there are as many after the first crash, when pages wait in the topic.
+    let setup = setup.with("pipeline.batch_pages", "200").with("kafka.commit_interval", r#""10ms""#);
     let mut trial = Trial::without_daemon(case, setup, |_, _| {});
     for times in times {
         let at = format!("{step}:{times}");

@@ -27,6 +27,11 @@ const AT_FIRST: f64 = 0.75;
 /// In which guarantees a row is run.
 const BOTH: &[&str] = &["exactly_once", "at_least_once"];
 
+/// The broker's shortest session, for the rows that let one pass.
+fn with_short_session(setup: Setup) -> Setup {
+    setup.with("kafka.options.\"session.timeout.ms\"", "\"6000\"")
+}
+
 /// Runs a row once.
 type Run = fn(&Case) -> Result<Found, Skipped>;
 
@@ -77,10 +82,7 @@ impl Case {
     }
 
     fn configured(&self, setup: Setup) -> Setup {
-        setup
-            .with("kafka.delivery", format!("{:?}", self.delivery))
-            // The broker's shortest; only the rows that let it pass wait for it.
-            .with("kafka.options.\"session.timeout.ms\"", "\"6000\"")
+        setup.with("kafka.delivery", format!("{:?}", self.delivery))
     }
 
     /// The same with pages that come for so long, for what takes a while to happen among them.
@@ -223,12 +225,21 @@ impl Line {
         match &self.result {
             Ok(Found { report, faults }) => {
                 let Report { pages, lost, doubled, clusters_gone, orphans, surplus, .. } = report;
-                let mut faults = faults.clone();
-                faults.dedup();
+                let mut counted: Vec<(&str, usize)> = Vec::new();
+                for fault in faults {
+                    match counted.last_mut() {
+                        Some((last, times)) if last == fault => *times += 1,
+                        _ => counted.push((fault, 1)),
+                    }
+                }
+                let times = |(fault, times): (&str, usize)| match times {
+                    1 => fault.to_owned(),
+                    _ => format!("{times} × {fault}"),
+                };
+                let faults = counted.into_iter().map(times).collect::<Vec<_>>().join(", ");
                 format!(
                     "{begin} | {pages:>5} | {lost:>4} | {doubled:>7} | {clusters_gone:>8} | {orphans:>11} | \
-                     {surplus:>11} | {seconds:>7.1} | {verdict:<7} | {}",
-                    faults.join(", ")
+                     {surplus:>11} | {seconds:>7.1} | {verdict:<7} | {faults}"
                 )
             }
             Err(why) => {
@@ -241,7 +252,7 @@ impl Line {
         }
     }
 
-    /// All that is wrong, for below the table.
+    /// What is wrong, if anything.
     fn complaints(&self) -> Option<String> {
         let what = match &self.result {
             _ if self.is_sound() => return None,
@@ -279,6 +290,7 @@ fn run_all(rows: &[Row], deliveries: &[&'static str], pages: u64) {
             println!("── {}, {delivery}", row.name);
             let line = run(row, delivery, pages);
             println!("{}", line.text());
+            line.complaints().into_iter().for_each(|complaints| println!("{complaints}"));
             lines.push(line);
         }
     }

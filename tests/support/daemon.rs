@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How often a test that waits for the end of a topic says how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(20);
+
 /// A start, a restore or a rebalance on a machine with every core busy.
 pub const SOON: Duration = Duration::from_secs(60);
 
@@ -164,7 +167,14 @@ impl Setup {
     /// Waits until everything in the input topics is committed.
     pub fn wait_drained(&self, daemon: &mut Daemon, limit: Duration) {
         let progress = self.progress();
-        daemon.wait("everything is committed", limit, |_| progress.is_drained());
+        let told = std::cell::Cell::new(Instant::now());
+        daemon.wait("everything is committed", limit, |_| {
+            if told.get().elapsed() > TELL_EVERY {
+                told.set(Instant::now());
+                println!("not drained yet: {:?}", progress.try_look());
+            }
+            progress.is_drained()
+        });
     }
 }
 

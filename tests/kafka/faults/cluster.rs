@@ -1,6 +1,6 @@
 //! What happens to the cluster: brokers that die and come back, a leader that changes, a sink that takes little.
 
-use super::{Case, DRAINED_WITHIN, Found, Run, Skipped, Trial};
+use super::{Case, DRAINED_WITHIN, Found, Run, Skipped, Trial, with_short_session};
 use crate::broker::Cluster;
 use crate::daemon::{SOON, Setup};
 use std::sync::OnceLock;
@@ -10,7 +10,8 @@ pub const ROWS: &[(&str, Run, bool)] = &[
     ("broker and daemon are killed together", both_killed, false),
     ("the broker hangs, requests time out", broker_paused, false),
     ("three brokers, the leader is killed", leader_killed, true),
-    ("three brokers, restarted in turn", rolling_restart, false),
+    ("three brokers, restarted in turn", |case| rolling_restart(case, |setup| setup), false),
+    ("the same, sessions of six seconds", |case| rolling_restart(case, with_short_session), false),
     ("a sink that is throttled", throttled, true),
     ("a sink that is throttled below one batch a minute", throttled_to_a_trickle, false),
 ];
@@ -88,10 +89,10 @@ fn leader_killed(case: &Case) -> Result<Found, Skipped> {
     trial.end()
 }
 
-fn rolling_restart(case: &Case) -> Result<Found, Skipped> {
+fn rolling_restart(case: &Case, configured: fn(Setup) -> Setup) -> Result<Found, Skipped> {
     let cluster = three();
     let case = &case.lasting(15.0);
-    let mut trial = Trial::begin(case, setup_on(case, cluster.clone()));
+    let mut trial = Trial::begin(case, configured(setup_on(case, cluster.clone())));
     trial.wait_committed(0.1);
     for broker in ["1", "2", "3"] {
         cluster.command("restart", &[broker]);
@@ -106,6 +107,7 @@ fn throttle(case: &Case, bytes: &str, poll_interval_ms: &str) -> Result<Found, S
     let cluster = lone();
     let client = format!("client-of-{}", case.name());
     let setup = setup_on(case, cluster.clone())
+        .with("kafka.options.\"session.timeout.ms\"", "\"6000\"")
         .with("kafka.options.\"max.poll.interval.ms\"", format!("{poll_interval_ms:?}"))
         .with("kafka.options.\"client.id\"", format!("{client:?}"));
     cluster.command("quota", &[&client, bytes]);

@@ -47,7 +47,7 @@ test: packages-test
 	tests/kafka/broker.sh fetch
 	$(CARGO) test --locked
 
-# A quarter of an hour or so. FAULTS=disk runs the rows with that in their names.
+# A quarter of an hour or so. FAULTS=disk,clock runs the rows with one of these in their names.
 test-faults: packages-test
 	tests/kafka/broker.sh fetch
 	PAGESIEVE_FAULTS='$(FAULTS)' $(CARGO) test --locked --features crash-points --test kafka -- \

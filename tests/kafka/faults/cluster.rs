@@ -36,7 +36,7 @@ fn setup_on(case: &Case, cluster: Cluster) -> Setup {
 fn broker_killed(case: &Case) -> Result<Found, Skipped> {
     let cluster = lone();
     let mut trial = Trial::begin(case, setup_on(case, cluster.clone()));
-    for share in [0.15, 0.4] {
+    for share in [0.15, 0.4].into_iter().take(case.rounds()) {
         trial.wait_committed(share);
         cluster.command("kill", &["1"]);
         cluster.command("restart", &["1"]);
@@ -71,10 +71,10 @@ fn broker_paused(case: &Case) -> Result<Found, Skipped> {
 
 fn leader_killed(case: &Case) -> Result<Found, Skipped> {
     let cluster = three();
-    let case = &case.lasting(25.0);
+    let case = &case.lasting(8.0 * case.rounds() as f64);
     let mut trial = Trial::begin(case, setup_on(case, cluster.clone()));
     let topics = [trial.setup.state(), trial.setup.output(), trial.setup.inputs[0].clone()];
-    for (topic, share) in topics.into_iter().zip([0.1, 0.3, 0.5]) {
+    for (topic, share) in topics.into_iter().zip([0.1, 0.3, 0.5]).take(case.rounds()) {
         trial.wait_committed(share);
         let leader = cluster.leader(&topic).to_string();
         cluster.command("kill", &[&leader]);

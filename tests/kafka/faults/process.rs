@@ -33,7 +33,7 @@ pub fn with_snapshot(setup: Setup) -> (Setup, PathBuf) {
 /// Dies at a step, and once more after the next start.
 fn crash(case: &Case, step: &str, times: [u64; 2]) -> Result<Found, Skipped> {
     // Long enough for two segments to be written one after the other.
-    let case = &case.lasting(8.0);
+    let case = &if step.starts_with("rename") { case.lasting(8.0) } else { case.lasting(3.0) };
     let (setup, _) = with_snapshot(case.setup());
     // Small steps, so that there are as many after the first crash, when pages wait in the topic.
     let setup = setup.with("pipeline.batch_pages", "200").with("kafka.commit_interval", r#""10ms""#);

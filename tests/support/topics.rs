@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
+/// Longer than any transaction of the tests may be open.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
 /// Topic, partition, offset.
 pub type Origin = (String, i32, i64);
 
@@ -81,6 +84,7 @@ impl Cluster {
 
     /// The same, and does something to each record before it is kept.
     pub fn read_with(&self, topic: &str, alter: fn(&mut Record)) -> Vec<(Origin, Record)> {
+        self.wait_settled(topic);
         let mut config = self.client();
         config.set("group.id", "reader").set("isolation.level", "read_committed").set("enable.auto.commit", "false");
         config.set("enable.partition.eof", "true").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
@@ -113,6 +117,23 @@ impl Cluster {
             }
         }
         all
+    }
+
+    /// Waits until no transaction is open in a topic: a reader of what is committed sees nothing behind one, and that of
+    /// a member that was killed is open until its time is over.
+    fn wait_settled(&self, topic: &str) {
+        let client = |isolation: &str| -> BaseConsumer {
+            self.client().set("isolation.level", isolation).create().expect("a client")
+        };
+        let [committed, all] = ["read_committed", "read_uncommitted"].map(client);
+        let deadline = Instant::now() + SETTLED_WITHIN;
+        for partition in 0..self.num_partitions(topic) {
+            let end = |client: &BaseConsumer| client.fetch_watermarks(topic, partition, ANSWER_WITHIN).map(|it| it.1);
+            while end(&committed).is_err() || end(&committed) != end(&all) {
+                assert!(Instant::now() < deadline, "a transaction is open in {topic}/{partition}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
     }
 
     /// What `group` has committed of these topics.

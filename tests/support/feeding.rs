@@ -127,9 +127,13 @@ impl Crawl {
         report
     }
 
-    /// Takes further records in, of which nothing is known beforehand.
-    pub fn add(&mut self, origins: &[Origin], records: &[Record]) {
-        self.sent.extend(origins.iter().cloned().zip(records.iter().cloned()));
+    /// Takes further records in, of which nothing is known beforehand, and returns how many are new.
+    pub fn add(&mut self, origins: &[Origin], records: &[Record]) -> usize {
+        let before = self.sent.len();
+        for (origin, record) in origins.iter().zip(records) {
+            self.sent.entry(origin.clone()).or_insert_with(|| record.clone());
+        }
+        self.sent.len() - before
     }
 
     /// Forgets pages that the topic had lost before anybody could read them, and returns how many those were.

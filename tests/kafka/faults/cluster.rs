@@ -113,7 +113,7 @@ fn throttle(case: &Case, bytes: &str, poll_interval_ms: &str) -> Result<Found, S
     cluster.command("quota", &[&client, bytes]);
     let mut trial = Trial::begin(case, setup);
     trial.fault(format!("{bytes} bytes/s"));
-    let crawl = trial.drain();
+    let mut crawl = trial.drain();
     let log = trial.daemon().log();
     let took = trial.daemon().started.elapsed();
     cluster.command("quota", &[&client, "0"]);
@@ -121,7 +121,7 @@ fn throttle(case: &Case, bytes: &str, poll_interval_ms: &str) -> Result<Found, S
     // librdkafka says that it leaves the group for want of polls.
     let starved = log.contains("MAXPOLL");
     let aborted = trial.daemon().metric("pagesieve_transactions_total{result=\"aborted\"}");
-    let (mut found, _) = trial.count(&crawl, true);
+    let (mut found, _) = trial.count(&mut crawl, true);
     let limit = poll_interval_ms.parse::<u64>().expect("a number");
     if starved {
         found.report.wrong(format!("the poll interval of {limit} ms was starved:\n{log}"));

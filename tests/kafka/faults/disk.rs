@@ -135,6 +135,6 @@ fn another_key(case: &Case) -> Result<Found, Skipped> {
     daemon.wait_ready();
     trial.daemon = Some(daemon);
     // The new window knows nothing of the old one's pages.
-    let crawl = trial.drain();
-    Ok(trial.count(&crawl, false).0)
+    let mut crawl = trial.drain();
+    Ok(trial.count(&mut crawl, false).0)
 }

@@ -61,7 +61,7 @@ fn retention_passes_the_commit(case: &Case) -> Result<Found, Skipped> {
     });
     let gone = places.iter().map(|(_, from, to)| to - from).sum::<i64>();
     trial.fault(format!("{gone} pages trimmed"));
-    let (mut found, _) = trial.count(&crawl, true);
+    let (mut found, _) = trial.count(&mut crawl, true);
     if gone == 0 || counted != gone as f64 {
         found.report.wrong(format!("{gone} pages were gone, {counted} counted"));
     }
@@ -89,7 +89,7 @@ fn retention_passes_the_position(case: &Case) -> Result<Found, Skipped> {
     };
     let gone = crawl.forget(is_gone);
     trial.fault(format!("{gone} pages trimmed while it was stopped"));
-    let (mut found, _) = trial.count(&crawl, true);
+    let (mut found, _) = trial.count(&mut crawl, true);
     if gone == 0 || counted != gone as f64 {
         found.report.wrong(format!("{gone} pages were gone, {counted} counted"));
     }
@@ -127,7 +127,7 @@ fn poison(case: &Case) -> Result<Found, Skipped> {
     trial.start();
     let mut crawl = trial.drain();
     crawl.add(&origins, &records);
-    let (mut found, outcome) = trial.count(&crawl, true);
+    let (mut found, outcome) = trial.count(&mut crawl, true);
     expect(&mut found, &outcome, origins.iter().zip(verdicts));
     Ok(found)
 }
@@ -168,8 +168,8 @@ fn clocks(case: &Case, max_age: &str) -> Result<Found, Skipped> {
     trial.wait_committed(0.4);
     trial.kill();
     trial.start();
-    let crawl = trial.drain();
-    Ok(trial.count(&crawl, max_age == "7d").0)
+    let mut crawl = trial.drain();
+    Ok(trial.count(&mut crawl, max_age == "7d").0)
 }
 
 /// The input topic takes timestamps far ahead of the broker's clock, the output topic does not.
@@ -219,7 +219,7 @@ fn partition_added(case: &Case) -> Result<Found, Skipped> {
     trial.wait_drained();
     let (origins, records): (Vec<_>, Vec<_>) = added.sent.into_iter().unzip();
     crawl.add(&origins, &records);
-    Ok(trial.count(&crawl, true).0)
+    Ok(trial.count(&mut crawl, true).0)
 }
 
 /// Many times the pages that fit.
@@ -235,11 +235,11 @@ fn memory_at_the_cap(case: &Case) -> Result<Found, Skipped> {
     let mut highest = trial.daemon().resident_bytes().1;
     trial.kill();
     trial.start();
-    let crawl = trial.drain();
+    let mut crawl = trial.drain();
     highest = highest.max(trial.daemon().resident_bytes().1);
     let evicted = trial.daemon().metric("pagesieve_index_evictions_total");
     trial.fault(format!("room for {capacity} pages, {evicted} evicted, {} MiB resident at most", highest / MIB));
-    let (mut found, _) = trial.count(&crawl, false);
+    let (mut found, _) = trial.count(&mut crawl, false);
     if highest > MIB + BESIDE {
         found.report.wrong(format!("{} MiB resident", highest / MIB));
     }
@@ -268,7 +268,7 @@ fn limited(case: &Case, since: f64) -> Result<Found, Skipped> {
     trial.fault("ten pages over 20,000 bytes");
     let mut crawl = trial.drain();
     crawl.add(&origins, &records);
-    let (mut found, outcome) = trial.count(&crawl, true);
+    let (mut found, outcome) = trial.count(&mut crawl, true);
     expect(&mut found, &outcome, origins.iter().map(|origin| (origin, "sink_limit")));
     Ok(found)
 }

@@ -106,9 +106,9 @@ fn stopped_and_replaced(case: &Case) -> Result<Found, Skipped> {
     second.wait("it has taken over", SOON, |daemon| daemon.metric("pagesieve_pages_total") >= 500.0);
     trial.daemon().signal(libc::SIGCONT);
     trial.fault("SIGSTOP, another member reads on, SIGCONT");
-    let crawl = trial.drain();
+    let mut crawl = trial.drain();
     second.terminate();
-    Ok(trial.count(&crawl, false).0)
+    Ok(trial.count(&mut crawl, false).0)
 }
 
 fn rebalanced(case: &Case) -> Result<Found, Skipped> {
@@ -132,6 +132,6 @@ fn rebalanced(case: &Case) -> Result<Found, Skipped> {
     second.kill();
     trial.fault("is killed");
     trial.daemon().wait("it is struck off", SOON, |_| cluster.num_members(&group) == 1);
-    let crawl = trial.drain();
-    Ok(trial.count(&crawl, false).0)
+    let mut crawl = trial.drain();
+    Ok(trial.count(&mut crawl, false).0)
 }

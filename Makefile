@@ -4,17 +4,21 @@ CARGO ?= cargo
 PAGES ?= 20000
 SEEDS ?= 10000
 SECONDS ?= 60
+MINUTES ?= 30
 DEMO := target/demo
 LOCAL := .cache/kafka-local
 SIEVE := target/release/pagesieve
 PEERS := .cache/peers
 
-.PHONY: help demo test simulate lint fuzz bench bench-kafka bench-peers build kafka-up kafka-down packages-build packages-test
+.PHONY: help demo test simulate test-faults soak lint fuzz bench bench-kafka bench-peers build kafka-up kafka-down \
+  packages-build packages-test
 
 help:
 	@echo 'make demo        build, make a sample crawl of $(PAGES) pages, filter it, and say how good that was'
 	@echo 'make test        every test, with a broker of its own, and a minute of bad input'
 	@echo 'make simulate    $(SEEDS) simulated runs full of faults, and what they did not break'
+	@echo 'make test-faults the fault matrix: every row, in both guarantees, with the table of what the oracle counted'
+	@echo 'make soak        half of what it can take for MINUTES=$(MINUTES), with a fault every 30 s'
 	@echo 'make lint        formatting and lints'
 	@echo 'make fuzz        new bad input, $(SECONDS) seconds for each target; TARGETS="page config" for some'
 	@echo 'make bench       speed beside wc -w on the same file, of each stage, and instructions beside those kept'
@@ -57,9 +61,20 @@ fuzz: packages-build
 simulate: packages-build
 	SEEDS=$(SEEDS) $(CARGO) test --locked --test simulate -- --nocapture --test-threads 1
 
+# A quarter of an hour or so. FAULTS=disk,clock runs the rows with one of these in their names.
+test-faults: packages-test
+	tests/kafka/broker.sh fetch
+	PAGESIEVE_FAULTS='$(FAULTS)' $(CARGO) test --locked --features crash-points --test kafka -- \
+	  --ignored --nocapture --exact faults::matrix
+
+soak: packages-test
+	tests/kafka/broker.sh fetch
+	MINUTES=$(MINUTES) $(CARGO) test --release --locked --test kafka -- --ignored --nocapture --exact soak::soak
+
 lint: packages-build
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features crash-points -- -D warnings
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target --locked -- -D warnings
 

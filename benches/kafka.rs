@@ -19,7 +19,7 @@ mod daemon;
 #[allow(dead_code, reason = "the tests use more of it")]
 mod topics;
 
-use broker::create_topic;
+use broker::Cluster;
 use daemon::{Daemon, Setup};
 use pagesieve::config::{self, Config};
 use pagesieve::generate::{Generator, Settings};
@@ -31,7 +31,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 use rdkafka::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use topics::{Feeder, Record};
+use topics::Record;
 
 const PARTITIONS: i32 = 4;
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -173,8 +173,9 @@ fn main() {
     let (num_pages, rounds) = (number(0, 60_000), number(1, 5));
 
     let input = format!("bench-{}.pages", std::process::id());
-    create_topic(&input, PARTITIONS, &[]);
-    let mut feeder = Feeder::new();
+    let cluster = Cluster::shared();
+    cluster.create_topic(&input, PARTITIONS, &[]);
+    let mut feeder = cluster.feeder();
     let mut bytes = 0;
     for (partition, record) in pages(num_pages, 1) {
         bytes += record.value.as_ref().map_or(0, Vec::len);
@@ -211,7 +212,7 @@ fn main() {
     let seconds = 30;
     let own = Setup::new("bench-latency", PARTITIONS).with("window.max_memory", r#""256MiB""#);
     let mut daemon = own.start_ready();
-    let mut feeder = Feeder::new();
+    let mut feeder = own.cluster.feeder();
     let pages = pages((half * f64::from(seconds)) as u64, 2).collect::<Vec<_>>();
     let started = Instant::now();
     // A new record's time is now, or the clock of the crawl would be behind the broker's.

@@ -14,6 +14,7 @@ pub mod batch;
 pub mod cli;
 pub mod config;
 pub mod cpu;
+pub mod crash_point;
 pub mod daemon;
 pub mod evaluate;
 

@@ -21,6 +21,7 @@ mod observe;
 pub mod sketch_stage;
 
 use crate::batch::{self, JudgedBatch, ReceivedBatch, SketchedBatch};
+use crate::crash_point;
 use crate::index::judge::Judge;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Sink, Source};
@@ -129,6 +130,7 @@ fn receive(
             }
         };
         if !batch.deliveries.is_empty() {
+            crash_point::reach("poll");
             source.sent(&batch);
             let mut waiting = batch;
             loop {
@@ -161,6 +163,7 @@ fn sketch(
     for batch in received {
         let started = Instant::now();
         let batch = stage.run(batch);
+        crash_point::reach("sketch");
         metrics.stage_duration_seconds[observe::SKETCH].observe(started.elapsed().as_secs_f64());
         if sketched.send(batch).is_err() {
             return;
@@ -212,6 +215,7 @@ fn judge_in_order(
         }
         let started = Instant::now();
         let judged = stage.run(judge, batch, started);
+        crash_point::reach("insert");
         metrics.stage_duration_seconds[observe::JUDGE].observe(started.elapsed().as_secs_f64());
         observe::judged(&mut tally, metrics, judge);
         if judged_tx.send(judged).is_err() {

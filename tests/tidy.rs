@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("cpu", &[]),
+    ("crash_point", &[]),
     ("page", &["config", "cpu"]),
     ("sketch", &["page", "config", "cpu"]),
     ("verdict", &["page", "config"]),
@@ -17,10 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("admin", &["metrics"]),
     ("logging", &[]),
-    ("state", &["page", "config", "sketch"]),
+    ("state", &["page", "config", "sketch", "crash_point"]),
     ("memory", &["batch", "index", "sketch", "config", "pipeline", "transport"]),
-    ("transport", &["batch", "state", "index", "sketch", "page", "config", "verdict", "metrics"]),
-    ("pipeline", &["transport", "batch", "index", "sketch", "page", "verdict", "metrics"]),
+    ("transport", &["batch", "state", "index", "sketch", "page", "config", "verdict", "metrics", "crash_point"]),
+    ("pipeline", &["transport", "batch", "index", "sketch", "page", "verdict", "metrics", "crash_point"]),
     (
         "daemon",
         &["admin", "batch", "pipeline", "transport", "state", "index", "sketch", "page", "config", "metrics", "memory"],

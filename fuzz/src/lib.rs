@@ -9,6 +9,7 @@ pub mod memory;
 mod program {
     pub mod config;
     pub mod cpu;
+    pub mod crash_point;
     pub mod page;
     pub mod sketch;
     pub mod state;

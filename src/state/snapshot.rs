@@ -11,6 +11,7 @@
 //! amount of memory, and loses one segment when one is damaged: the state topic may still have those offsets.
 
 use super::segment::{Chunk, Damage, HEADER_BYTES, Header, Reader, Writer};
+use crate::crash_point;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -145,7 +146,9 @@ impl Directory {
         let (out, header) = writer.finish()?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         let path = self.path.join(format!("{}.segment", name(&header)));
+        crash_point::reach("rename");
         fs::rename(&partial, &path)?;
+        crash_point::reach("renamed");
         self.sync()?;
         if let Some(old) = replaces.filter(|old| *old != path) {
             fs::remove_file(old)?;

@@ -47,6 +47,7 @@ usage: broker.sh COMMAND
   restart DIR N                stop broker N if it runs, start it, wait until it answers and is in sync
   topic DIR NAME PARTITIONS [K=V]...   create a topic
   partitions DIR NAME COUNT    raise a topic's number of partitions
+  quota DIR CLIENT BYTES       let the client of this id produce so many bytes a second; 0: as many as it likes
   describe DIR                 show all topics
 USAGE
 }
@@ -479,6 +480,13 @@ in_sync() {
 
 topics() { tool org.apache.kafka.tools.TopicCommand --bootstrap-server "$(<"$dir/bootstrap")" "$@"; }
 
+quota() {
+    local change=(--add-config "producer_byte_rate=$2")
+    (($2 > 0)) || change=(--delete-config producer_byte_rate)
+    tool kafka.admin.ConfigCommand --bootstrap-server "$(<"$dir/bootstrap")" --alter \
+        --entity-type clients --entity-name "$1" "${change[@]}"
+}
+
 create_topic() {
     local arguments=(--create --topic "$1" --partitions "$2") setting
     shift 2
@@ -510,6 +518,10 @@ main() {
             (($# == 2)) || die "partitions DIR NAME COUNT"
             need_cluster
             topics --alter --topic "$1" --partitions "$2" ;;
+        quota)
+            (($# == 2)) || die "quota DIR CLIENT BYTES"
+            need_cluster
+            quota "$@" ;;
         describe) need_cluster; topics --describe ;;
         _watch) watch_owner "$@" ;;
         *) usage >&2; exit 64 ;;

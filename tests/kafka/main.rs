@@ -6,15 +6,20 @@
 mod broker;
 #[path = "../support/daemon.rs"]
 mod daemon;
+mod faults;
+#[path = "../support/feeding.rs"]
+mod feeding;
 mod flow;
+mod large;
 #[path = "../support/oracle.rs"]
 mod oracle;
 mod snapshot;
+mod soak;
 #[path = "../support/topics.rs"]
 mod topics;
 
 use daemon::{Daemon, SOON, Setup};
-use topics::{Origin, Record, send};
+use topics::{Origin, Record};
 
 /// Words that no other number gives.
 pub fn text(number: u64, words: usize) -> String {
@@ -29,7 +34,7 @@ pub fn edited(text: &str) -> String {
 
 /// Sends records to the first input topic, one after the other, and waits until they are committed.
 pub fn judged(setup: &Setup, daemon: &mut Daemon, records: &[Record]) -> Vec<Origin> {
-    let origins = send(&setup.inputs[0], records);
+    let origins = setup.cluster.send(&setup.inputs[0], records);
     setup.wait_drained(daemon, SOON);
     origins
 }

@@ -1,7 +1,6 @@
 //! The window on disk: a restart uses as much of it as is sound, reads the rest from the state topic, says what is in
 //! neither, and never depends on the disk.
 
-use crate::broker::{client, trim_topic};
 use crate::daemon::{Daemon, SOON, Setup};
 use crate::oracle::Outcome;
 use crate::topics::{Origin, Record};
@@ -26,14 +25,14 @@ fn url(number: u64) -> String {
     format!("https://www.example/{number}")
 }
 
-fn with_snapshot(name: &str) -> (Setup, PathBuf) {
+pub fn with_snapshot(name: &str) -> (Setup, PathBuf) {
     let setup = Setup::new(name, 1);
     let directory = setup.directory().join("snapshot");
     let setup = setup.with("snapshot.directory", format!("{:?}", directory.display().to_string()));
     (setup.with("snapshot.interval", r#""1s""#), directory)
 }
 
-fn segments(directory: &Path) -> Vec<PathBuf> {
+pub fn segments(directory: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files = files.filter(|path| path.extension().is_some_and(|it| it == "segment")).collect::<Vec<_>>();
     files.sort_unstable();
@@ -41,13 +40,13 @@ fn segments(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The end of the state topic.
-fn end_of_state(setup: &Setup) -> i64 {
-    let consumer: BaseConsumer = client().create().expect("a consumer");
+pub fn end_of_state(setup: &Setup) -> i64 {
+    let consumer: BaseConsumer = setup.cluster.client().create().expect("a consumer");
     consumer.fetch_watermarks(&setup.state(), 0, Duration::from_secs(30)).expect("the cluster answers").1
 }
 
 /// Waits until everything that is committed is in a segment.
-fn wait_kept(setup: &Setup, daemon: &mut Daemon, directory: &Path) {
+pub fn wait_kept(setup: &Setup, daemon: &mut Daemon, directory: &Path) {
     let end = end_of_state(setup);
     let next = |path: &PathBuf| path.file_stem()?.to_str()?.rsplit('-').next()?.parse::<i64>().ok();
     daemon.wait("all is on disk", SOON, |_| segments(directory).last().and_then(next).is_some_and(|next| next >= end));
@@ -111,7 +110,7 @@ fn a_restart_needs_no_topic_if_the_disk_has_the_window() {
     let (sound, said) = inspect(&directory);
     assert!(sound && said.contains(&setup.state()) && said.contains("401 of them pages remembered"), "{said}");
     assert!(said.contains("tombstones  1\n"), "{said}");
-    trim_topic(&setup.state(), end_of_state(&setup));
+    setup.cluster.trim(&setup.state(), &[(0, end_of_state(&setup))]);
     // Into another size, too.
     setup.set("window.max_memory", r#""16MiB""#);
     let mut daemon = setup.start_ready();
@@ -189,7 +188,7 @@ fn what_neither_disk_nor_topic_has_is_counted_and_on_gap_decides() {
     let bytes = fs::read(&path).expect("it is there");
     let first_half = 1024 + (bytes.len() - 1024) / 2;
     fs::write(&path, [&bytes[..first_half], &[0; 100]].concat()).expect("it can be written");
-    trim_topic(&setup.state(), end_of_state(&setup));
+    setup.cluster.trim(&setup.state(), &[(0, end_of_state(&setup))]);
     setup.set("recovery.on_gap", r#""exit""#);
     let mut daemon = setup.start();
     assert!(!daemon.wait_exit(SOON).success());
@@ -206,7 +205,7 @@ fn what_neither_disk_nor_topic_has_is_counted_and_on_gap_decides() {
 fn a_snapshot_of_another_key_is_refused_and_replaced_with_a_new_window() {
     let (mut setup, directory) = with_snapshot("snapshot-key");
     filled(&setup, &directory);
-    trim_topic(&setup.state(), end_of_state(&setup));
+    setup.cluster.trim(&setup.state(), &[(0, end_of_state(&setup))]);
     setup.set("sketch.key", r#""ffeeddccbbaa99887766554433221100""#);
     let mut daemon = setup.start();
     assert!(!daemon.wait_exit(SOON).success());

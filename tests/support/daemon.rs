@@ -1,6 +1,6 @@
 //! `pagesieve run` as a child process.
 
-use super::broker::{brokers, create_topic};
+use super::broker::Cluster;
 use super::topics::Progress;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,11 +13,15 @@ use std::time::{Duration, Instant};
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How often a test that waits for the end of a topic says how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(20);
+
 /// A start, a restore or a rebalance on a machine with every core busy.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// Topics, group, instance and configuration of one test.
 pub struct Setup {
+    pub cluster: Cluster,
     pub name: String,
     pub inputs: Vec<String>,
     keys: BTreeMap<String, String>,
@@ -27,17 +31,28 @@ pub struct Setup {
 impl Setup {
     /// Input and output topics of this many partitions, and a configuration that uses them.
     pub fn new(name: &str, partitions: i32) -> Self {
-        let setup = Self::without_topics(name);
-        create_topic(&setup.inputs[0], partitions, &[]);
+        Self::on(Cluster::shared(), name, partitions)
+    }
+
+    /// The same on another cluster than the shared one.
+    pub fn on(cluster: Cluster, name: &str, partitions: i32) -> Self {
+        let setup = Self::named(cluster, name);
+        let wide = [("max.message.bytes", "2000000")];
+        setup.cluster.create_topic(&setup.inputs[0], partitions, &[]);
         for topic in [setup.output(), setup.verdicts(), setup.dead_letters()] {
-            create_topic(&topic, partitions, &[("max.message.bytes", "2000000")]);
+            setup.cluster.create_topic(&topic, partitions, &wide);
         }
-        create_topic(&setup.state(), 1, &[]);
+        setup.cluster.create_topic(&setup.state(), 1, &[]);
         setup
     }
 
-    /// The configuration alone. Names are new with every process, for clusters that outlive it.
+    /// The configuration alone.
     pub fn without_topics(name: &str) -> Self {
+        Self::named(Cluster::shared(), name)
+    }
+
+    /// Names are new with every process, for clusters that outlive it.
+    fn named(cluster: Cluster, name: &str) -> Self {
         let name = format!("{name}-{}", std::process::id());
         let text = |value: &str| format!("{value:?}");
         let mut setup = Self {
@@ -45,8 +60,9 @@ impl Setup {
             keys: BTreeMap::new(),
             dir: tempfile::tempdir().expect("a temporary directory"),
             name,
+            cluster,
         };
-        let brokers = brokers().split(',').map(text).collect::<Vec<_>>().join(",");
+        let brokers = setup.cluster.brokers.split(',').map(text).collect::<Vec<_>>().join(",");
         for (key, value) in [
             ("input.topics", format!("[{:?}]", setup.inputs[0])),
             ("sketch.key", text("00112233445566778899aabbccddeeff")),
@@ -100,7 +116,7 @@ impl Setup {
 
     /// What the group has committed of the input.
     pub fn progress(&self) -> Progress {
-        Progress::new(&self.name, &self.inputs.iter().map(String::as_str).collect::<Vec<_>>())
+        self.cluster.progress(&self.name, &self.inputs)
     }
 
     /// The configuration.
@@ -110,11 +126,20 @@ impl Setup {
 
     /// Starts the daemon.
     pub fn start(&self) -> Daemon {
-        self.start_with(&[])
+        self.spawn(&[], &[])
     }
 
     /// Starts the daemon with further arguments.
     pub fn start_with(&self, arguments: &[&str]) -> Daemon {
+        self.spawn(arguments, &[])
+    }
+
+    /// Starts the daemon with these variables in its environment.
+    pub fn start_in(&self, environment: &[(&str, &str)]) -> Daemon {
+        self.spawn(&[], environment)
+    }
+
+    fn spawn(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Daemon {
         static NUMBER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (config, log) =
@@ -124,6 +149,7 @@ impl Setup {
             .args(["run", "-c"])
             .arg(&config)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(File::create(&log).expect("a log file"))
             .spawn()
@@ -141,7 +167,14 @@ impl Setup {
     /// Waits until everything in the input topics is committed.
     pub fn wait_drained(&self, daemon: &mut Daemon, limit: Duration) {
         let progress = self.progress();
-        daemon.wait("everything is committed", limit, |_| progress.is_drained());
+        let told = std::cell::Cell::new(Instant::now());
+        daemon.wait("everything is committed", limit, |_| {
+            if told.get().elapsed() > TELL_EVERY {
+                told.set(Instant::now());
+                println!("not drained yet: {:?}", progress.try_look());
+            }
+            progress.is_drained()
+        });
     }
 }
 

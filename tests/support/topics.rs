@@ -1,8 +1,8 @@
 //! What goes into topics and what is in them.
 
-use super::broker::client;
+use super::broker::Cluster;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
@@ -12,6 +12,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Longer than any transaction of the tests may be open.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
 
 /// Topic, partition, offset.
 pub type Origin = (String, i32, i64);
@@ -73,46 +76,119 @@ impl Record {
     }
 }
 
-/// Everything committed in a topic, by position, in offset order.
-pub fn read_all(topic: &str) -> Vec<(Origin, Record)> {
-    let mut config = client();
-    config.set("group.id", "reader").set("isolation.level", "read_committed").set("enable.auto.commit", "false");
-    config.set("enable.partition.eof", "true").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
-    let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet).expect("a consumer");
-    let mut list = TopicPartitionList::new();
-    for partition in 0..num_partitions(topic) {
-        list.add_partition_offset(topic, partition, Offset::Beginning).expect("a partition");
+impl Cluster {
+    /// Everything committed in a topic, by position, in offset order.
+    pub fn read_all(&self, topic: &str) -> Vec<(Origin, Record)> {
+        self.read_with(topic, |_| {})
     }
-    consumer.assign(&list).expect("partitions can be assigned");
-    let mut all = Vec::new();
-    let mut left = list.count();
-    let mut deadline = Instant::now() + ANSWER_WITHIN;
-    while left > 0 {
-        match consumer.poll(Duration::from_millis(100)) {
-            None => assert!(Instant::now() < deadline, "{topic} cannot be read to its end"),
-            Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
-            Some(Err(error)) => panic!("{topic}: {error}"),
-            Some(Ok(message)) => {
-                deadline = Instant::now() + ANSWER_WITHIN;
-                let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
-                let record = Record {
-                    key: message.key().map(<[u8]>::to_vec),
-                    value: message.payload().map(<[u8]>::to_vec),
-                    timestamp_ms: message.timestamp().to_millis(),
-                    headers: headers.map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec))).collect(),
-                };
-                all.push(((topic.to_owned(), message.partition(), message.offset()), record));
+
+    /// The same, and does something to each record before it is kept.
+    pub fn read_with(&self, topic: &str, alter: fn(&mut Record)) -> Vec<(Origin, Record)> {
+        self.wait_settled(topic);
+        let mut config = self.client();
+        config.set("group.id", "reader").set("isolation.level", "read_committed").set("enable.auto.commit", "false");
+        config.set("enable.partition.eof", "true").set_log_level(rdkafka::config::RDKafkaLogLevel::Critical);
+        let consumer: BaseConsumer<Quiet> = config.create_with_context(Quiet).expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        for partition in 0..self.num_partitions(topic) {
+            list.add_partition_offset(topic, partition, Offset::Beginning).expect("a partition");
+        }
+        consumer.assign(&list).expect("partitions can be assigned");
+        let mut all = Vec::new();
+        let mut left = list.count();
+        let mut deadline = Instant::now() + ANSWER_WITHIN;
+        while left > 0 {
+            match consumer.poll(Duration::from_millis(100)) {
+                None => assert!(Instant::now() < deadline, "{topic} cannot be read to its end"),
+                Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
+                Some(Err(error)) => panic!("{topic}: {error}"),
+                Some(Ok(message)) => {
+                    deadline = Instant::now() + ANSWER_WITHIN;
+                    let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+                    let mut record = Record {
+                        key: message.key().map(<[u8]>::to_vec),
+                        value: message.payload().map(<[u8]>::to_vec),
+                        timestamp_ms: message.timestamp().to_millis(),
+                        headers: headers.map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec))).collect(),
+                    };
+                    alter(&mut record);
+                    all.push(((topic.to_owned(), message.partition(), message.offset()), record));
+                }
+            }
+        }
+        all
+    }
+
+    /// Waits until no transaction is open in a topic: a reader of what is committed sees nothing behind one, and that of
+    /// a member that was killed is open until its time is over.
+    fn wait_settled(&self, topic: &str) {
+        let client = |isolation: &str| -> BaseConsumer {
+            self.client().set("isolation.level", isolation).create().expect("a client")
+        };
+        let [committed, all] = ["read_committed", "read_uncommitted"].map(client);
+        let deadline = Instant::now() + SETTLED_WITHIN;
+        for partition in 0..self.num_partitions(topic) {
+            let end = |client: &BaseConsumer| client.fetch_watermarks(topic, partition, ANSWER_WITHIN).map(|it| it.1);
+            while end(&committed).is_err() || end(&committed) != end(&all) {
+                assert!(Instant::now() < deadline, "a transaction is open in {topic}/{partition}");
+                std::thread::sleep(Duration::from_millis(50));
             }
         }
     }
-    all
-}
 
-/// Partitions that a topic has.
-pub fn num_partitions(topic: &str) -> i32 {
-    let consumer: BaseConsumer = client().create().expect("a client");
-    let metadata = consumer.fetch_metadata(Some(topic), ANSWER_WITHIN).expect("the cluster answers");
-    metadata.topics()[0].partitions().len() as i32
+    /// What `group` has committed of these topics.
+    pub fn progress(&self, group: &str, topics: &[String]) -> Progress {
+        let mut config = self.client();
+        // Otherwise the coordinator does not answer while a killed member's transaction is open.
+        config.set("group.id", group).set("isolation.level", "read_uncommitted");
+        Progress { consumer: config.create().expect("a client"), topics: topics.to_vec() }
+    }
+
+    /// A producer that says where its records came to lie.
+    pub fn feeder(&self) -> Feeder {
+        let mut config = self.client();
+        config.set("enable.idempotence", "true").set("linger.ms", "5").set("message.max.bytes", "50000000");
+        Feeder { producer: config.create_with_context(Reports::default()).expect("a producer"), sent: 0 }
+    }
+
+    /// Sends records to partition 0 of a topic and returns where they lie.
+    pub fn send(&self, topic: &str, records: &[Record]) -> Vec<Origin> {
+        let mut feeder = self.feeder();
+        records.iter().for_each(|record| {
+            feeder.send(topic, 0, record);
+        });
+        feeder.finish()
+    }
+
+    /// Sends a value under a header whose name need not be UTF-8, as clients in other languages can.
+    pub fn send_with_header_name(&self, topic: &str, name: &CStr, value: &[u8]) {
+        use rdkafka::bindings::{RD_KAFKA_MSG_F_COPY, rd_kafka_producev, rd_kafka_vtype_t as Kind};
+        let producer: BaseProducer = self.client().create().expect("a producer");
+        let topic = CString::new(topic).expect("a topic has no NUL");
+        // SAFETY: tags and arguments are as librdkafka documents them, the last one ends the list, and everything pointed
+        // to lives until the call returns, which copies it.
+        let error = unsafe {
+            rd_kafka_producev(
+                producer.client().native_ptr(),
+                Kind::RD_KAFKA_VTYPE_TOPIC,
+                topic.as_ptr(),
+                Kind::RD_KAFKA_VTYPE_PARTITION,
+                0_i32,
+                Kind::RD_KAFKA_VTYPE_MSGFLAGS,
+                RD_KAFKA_MSG_F_COPY,
+                Kind::RD_KAFKA_VTYPE_VALUE,
+                value.as_ptr(),
+                value.len(),
+                Kind::RD_KAFKA_VTYPE_HEADER,
+                name.as_ptr(),
+                name.as_ptr(),
+                1_isize,
+                Kind::RD_KAFKA_VTYPE_END,
+            )
+        };
+        assert_eq!(error, rdkafka::bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
+        producer.flush(ANSWER_WITHIN).expect("the broker takes it");
+    }
 }
 
 /// The end of every partition of these topics, and what `group` has committed of it.
@@ -122,30 +198,28 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(group: &str, topics: &[&str]) -> Self {
-        let mut config = client();
-        // Otherwise the coordinator does not answer while a killed member's transaction is open.
-        config.set("group.id", group).set("isolation.level", "read_uncommitted");
-        let consumer = config.create().expect("a client");
-        Self { consumer, topics: topics.iter().map(|it| (*it).to_owned()).collect() }
-    }
-
-    /// (committed, end) of each partition.
-    pub fn look(&self) -> BTreeMap<(String, i32), (i64, i64)> {
+    /// (committed, end) of each partition. An error while brokers are away.
+    pub fn try_look(&self) -> KafkaResult<BTreeMap<(String, i32), (i64, i64)>> {
         let mut list = TopicPartitionList::new();
         for topic in &self.topics {
-            for partition in 0..num_partitions(topic) {
-                list.add_partition(topic, partition);
+            let metadata = self.consumer.fetch_metadata(Some(topic), ANSWER_WITHIN)?;
+            for partition in metadata.topics()[0].partitions() {
+                list.add_partition(topic, partition.id());
             }
         }
-        let committed = self.consumer.committed_offsets(list, ANSWER_WITHIN).expect("the group's coordinator answers");
+        let committed = self.consumer.committed_offsets(list, ANSWER_WITHIN)?;
         let look = |element: &rdkafka::topic_partition_list::TopicPartitionListElem| {
             let (topic, partition) = (element.topic(), element.partition());
-            let end = self.consumer.fetch_watermarks(topic, partition, ANSWER_WITHIN).expect("the broker answers").1;
+            let end = self.consumer.fetch_watermarks(topic, partition, ANSWER_WITHIN)?.1;
             let committed = if let Offset::Offset(offset) = element.offset() { offset } else { 0 };
-            ((topic.to_owned(), partition), (committed, end))
+            Ok(((topic.to_owned(), partition), (committed, end)))
         };
         committed.elements().iter().map(look).collect()
+    }
+
+    /// The same where brokers are there.
+    pub fn look(&self) -> BTreeMap<(String, i32), (i64, i64)> {
+        self.try_look().expect("the cluster answers")
     }
 
     /// Records committed in all partitions together.
@@ -153,9 +227,9 @@ impl Progress {
         self.look().values().map(|(committed, _)| committed).sum()
     }
 
-    /// Is everything committed?
+    /// Is everything committed? Not while nobody can say.
     pub fn is_drained(&self) -> bool {
-        self.look().values().all(|(committed, end)| committed == end)
+        self.try_look().is_ok_and(|look| !look.is_empty() && look.values().all(|(committed, end)| committed == end))
     }
 }
 
@@ -192,12 +266,6 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    pub fn new() -> Self {
-        let mut config = client();
-        config.set("enable.idempotence", "true").set("linger.ms", "5").set("message.max.bytes", "50000000");
-        Self { producer: config.create_with_context(Reports::default()).expect("a producer"), sent: 0 }
-    }
-
     /// Sends a record to a partition and returns its number.
     pub fn send(&mut self, topic: &str, partition: i32, record: &Record) -> usize {
         let mut headers = OwnedHeaders::new();
@@ -225,43 +293,4 @@ impl Feeder {
         assert_eq!(origins.len(), self.sent);
         origins.into_values().collect()
     }
-}
-
-/// Sends records to partition 0 of a topic and returns where they lie.
-pub fn send(topic: &str, records: &[Record]) -> Vec<Origin> {
-    let mut feeder = Feeder::new();
-    records.iter().for_each(|record| {
-        feeder.send(topic, 0, record);
-    });
-    feeder.finish()
-}
-
-/// Sends a value under a header whose name need not be UTF-8, as clients in other languages can.
-pub fn send_with_header_name(topic: &str, name: &CStr, value: &[u8]) {
-    use rdkafka::bindings::{RD_KAFKA_MSG_F_COPY, rd_kafka_producev, rd_kafka_vtype_t as Kind};
-    let producer: BaseProducer = client().create().expect("a producer");
-    let topic = CString::new(topic).expect("a topic has no NUL");
-    // SAFETY: tags and arguments are as librdkafka documents them, the last one ends the list, and everything pointed
-    // to lives until the call returns, which copies it.
-    let error = unsafe {
-        rd_kafka_producev(
-            producer.client().native_ptr(),
-            Kind::RD_KAFKA_VTYPE_TOPIC,
-            topic.as_ptr(),
-            Kind::RD_KAFKA_VTYPE_PARTITION,
-            0_i32,
-            Kind::RD_KAFKA_VTYPE_MSGFLAGS,
-            RD_KAFKA_MSG_F_COPY,
-            Kind::RD_KAFKA_VTYPE_VALUE,
-            value.as_ptr(),
-            value.len(),
-            Kind::RD_KAFKA_VTYPE_HEADER,
-            name.as_ptr(),
-            name.as_ptr(),
-            1_isize,
-            Kind::RD_KAFKA_VTYPE_END,
-        )
-    };
-    assert_eq!(error, rdkafka::bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
-    producer.flush(ANSWER_WITHIN).expect("the broker takes it");
 }

@@ -6,6 +6,7 @@
 use super::client;
 use super::restore::Quiet;
 use crate::config::Config;
+use crate::crash_point;
 use crate::index::NO_TIME;
 use crate::index::clock::Clock;
 use crate::index::plan::Plan;
@@ -260,6 +261,7 @@ impl<'a> Work<'a> {
             Err(_) => {}
         };
         draft.writer.push(offset, payload, count).context("cannot write a segment")?;
+        crash_point::reach("segment");
         self.next = offset + 1;
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::records::{self, Marks};
 use super::transaction::{Settled, Transactions};
 use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::config::{Config, Mode, Output, VerdictRecords};
+use crate::crash_point;
 use crate::index::Origin;
 use crate::metrics::Metrics;
 use crate::page::{Reason, Reject};
@@ -239,6 +240,7 @@ impl<P: Publisher, M: Member> Sink for KafkaSink<P, M> {
             self.begin()?;
             let mut forgotten = judged.forgotten.iter().peekable();
             for at in 0..batch.pages.len() {
+                crash_point::reach("produce");
                 self.page(judged, batch, at)?;
                 let page = batch.received.deliveries[at].origin;
                 // In its place among the pages: another page of the URL may follow in the same batch.
@@ -259,6 +261,7 @@ impl<P: Publisher, M: Member> Sink for KafkaSink<P, M> {
             return Ok(());
         }
         self.transactions.commit().inspect_err(|_| self.link.fail())?;
+        crash_point::reach("after-commit");
         self.metrics.transactions_total[COMMITTED].inc();
         self.announce_window = false;
         Ok(())

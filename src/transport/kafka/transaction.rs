@@ -15,6 +15,7 @@
 use super::link::Link;
 use super::protocol::{Failure, Meaning, Member, Message, Offsets, Publisher};
 use crate::config::{Delivery as Guarantee, Kafka};
+use crate::crash_point;
 use crate::index::Origin;
 use crate::transport::Fault;
 use std::collections::HashSet;
@@ -272,9 +273,11 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
 
     fn commit_transaction(&mut self) -> Result<(), Fault> {
         if !self.offsets.is_empty() {
+            crash_point::reach("send-offsets");
             self.retrying("send offsets", || self.publisher.send_offsets(&self.offsets))?;
         }
         self.look_for_failures()?;
+        crash_point::reach("before-commit");
         self.in_doubt = Some(self.offsets.clone());
         match self.retrying("commit", || self.publisher.commit()) {
             Ok(()) => {
@@ -333,11 +336,13 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
 
     /// At least once: outcomes are acknowledged first, then what is remembered of them, then the offsets.
     fn commit_offsets(&mut self) -> Result<(), Fault> {
+        crash_point::reach("send-offsets");
         self.release()?;
         self.flush()?;
         if self.offsets.is_empty() {
             return Ok(());
         }
+        crash_point::reach("before-commit");
         let committed = self.member.commit(&self.offsets);
         committed.map_err(|failure| {
             self.in_doubt = Some(self.offsets.clone());

@@ -41,6 +41,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const GOOD_FLIGHT: Duration = Duration::from_secs(60);
 
+/// A call has time limits of its own, far below this; one that takes longer will never return.
+const CALL_MARGIN: Duration = Duration::from_secs(30);
+
+/// `EX_TEMPFAIL` of sysexits.h: start it again.
+const EXIT_STUCK: i32 = 75;
+
 /// What `run` is given beside its configuration.
 pub struct Surroundings {
     /// Where numbers go.
@@ -103,8 +109,18 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     let keeper = keeper.transpose()?;
     health.set_stage(Stage::Joining);
     let (beats, joined) = (health.clone(), health.clone());
-    let source = KafkaSource::new((member.clone(), link), partitions, metrics.clone(), inputs.len());
-    let mut source = source.with_health(move || beats.beat(), move || joined.set_ready(true));
+    let source = KafkaSource::new((member.clone(), link.clone()), partitions, metrics.clone(), inputs.len());
+    let longest_call = config.kafka.transaction_timeout + CALL_MARGIN;
+    let beat = move || {
+        beats.beat();
+        if link.waiting() > longest_call {
+            // librdkafka's call has lost its way (its issues 5456 and 5511), and a thread in it cannot be ended. The
+            // next start settles the transaction, as after a crash.
+            tracing::error!(seconds = longest_call.as_secs(), "a call to the cluster does not return: exiting");
+            std::process::exit(EXIT_STUCK);
+        }
+    };
+    let mut source = source.with_health(beat, move || joined.set_ready(true));
     member.subscribe(&config.input.topics)?;
 
     let stage = SketchStage::new(Decoder::new(&config.input), Sketcher::new(shape, key))

@@ -381,7 +381,7 @@ impl SimPublisher {
             for Queued { record, number, of, forwards } in queue.drain(..count) {
                 if forwards && world.refused.contains(&of) {
                     let source = self.member.partitions.number(&of.0, of.1).expect("few partitions");
-                    failed.push((Origin { source, offset: of.2 }, failure(Meaning::TooLarge, "message too large")));
+                    failed.push((Origin { source, offset: of.2 }, failure(Meaning::Refused, "message too large")));
                     *must_abort |= self.caller.identity.exactly_once;
                 } else if !self.caller.identity.exactly_once {
                     world.log.append(place, record);

@@ -21,6 +21,8 @@ pub struct Link {
     settled: AtomicU64,
     lost: AtomicBool,
     failed: AtomicBool,
+    /// When the sink made the call to the cluster that it is waiting for.
+    calling_since: Mutex<Option<Instant>>,
     /// Partitions that came since the source last looked.
     assigned: Mutex<Names>,
     /// Partitions that went since the source last looked.
@@ -41,6 +43,18 @@ impl Link {
     /// The sink gave up on this flight.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::SeqCst);
+    }
+
+    /// A call to the cluster begins; it is over when what is returned is dropped.
+    pub fn calling(&self) -> Calling<'_> {
+        *self.calling_since.lock().expect("nobody panics with the lock") = Some(Instant::now());
+        Calling(self)
+    }
+
+    /// How long the sink has been waiting for one call to return.
+    pub fn waiting(&self) -> Duration {
+        let since = *self.calling_since.lock().expect("nobody panics with the lock");
+        since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Were partitions taken away before their pages could be committed?
@@ -99,6 +113,15 @@ impl Link {
     }
 }
 
+/// A call to the cluster that has not returned.
+pub struct Calling<'a>(&'a Link);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        *self.0.calling_since.lock().expect("nobody panics with the lock") = None;
+    }
+}
+
 /// The consumer's callbacks, called on the thread that polls.
 pub struct ConsumerEvents {
     /// Shared with source and sink.
@@ -142,7 +165,7 @@ impl From<KafkaError> for Failure {
         let meaning = match (&error, error.rdkafka_error_code()) {
             (_, Some(Code::Fenced | Code::ProducerFenced | Code::FencedInstanceId)) => Meaning::Fenced,
             (_, Some(Code::QueueFull)) => Meaning::Full,
-            (_, Some(Code::MessageSizeTooLarge)) => Meaning::TooLarge,
+            (_, Some(Code::MessageSizeTooLarge)) => Meaning::Refused,
             _ if is_permanent(&error) => Meaning::Permanent,
             (KafkaError::Transaction(error), _) if error.is_retriable() => Meaning::Retriable,
             (KafkaError::Transaction(error), _) if error.txn_requires_abort() => Meaning::Abortable,

@@ -9,8 +9,8 @@ use crate::config::{Config, Delivery as Guarantee};
 use crate::index::Origin;
 use crate::transport::Fault;
 use rdkafka::client::ClientContext;
-use rdkafka::error::KafkaError;
-use rdkafka::message::DeliveryResult;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseRecord, NoCustomPartitioner, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,11 +31,13 @@ pub struct Producing {
 /// Delivery reports.
 struct Reports {
     /// Deliveries that failed, with the pages they were for.
-    failed: Mutex<Vec<(Origin, KafkaError)>>,
+    failed: Mutex<Vec<(Origin, Failure)>>,
     /// Is there one?
     any_failed: AtomicBool,
     /// The first error that will not go away by itself.
     fatal: Mutex<Option<String>>,
+    /// Topics of pages. What these refuse is the page's own doing; state and verdict records are all alike.
+    page_topics: [String; 2],
 }
 
 impl ClientContext for Reports {
@@ -48,9 +50,18 @@ impl ProducerContext<NoCustomPartitioner> for Reports {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, report: &DeliveryResult<'_>, origin: usize) {
-        let Err((error, _)) = report else { return };
+        let Err((error, message)) = report else { return };
+        let mut failure = Failure::from(error.clone());
+        let is_page = self.page_topics.iter().any(|topic| topic == message.topic());
+        let form = matches!(
+            error.rdkafka_error_code(),
+            Some(RDKafkaErrorCode::InvalidTimestamp | RDKafkaErrorCode::InvalidRecord)
+        );
+        if form && is_page {
+            failure.meaning = Meaning::Refused;
+        }
         let origin = Origin { source: (origin >> 48) as u16, offset: (origin & ((1 << 48) - 1)) as u64 };
-        self.failed.lock().expect("nobody panics with the lock").push((origin, error.clone()));
+        self.failed.lock().expect("nobody panics with the lock").push((origin, failure));
         self.any_failed.store(true, Ordering::Release);
     }
 }
@@ -71,7 +82,12 @@ fn open(config: &Config, cluster: &Cluster) -> Result<ThreadedProducer<Reports>,
     ];
     let limits = topics.into_iter().flatten().map(|topic| cluster.limit(topic));
     let (smallest, largest) = (limits.clone().min().unwrap_or_default(), limits.max().unwrap_or_default());
-    let reports = Reports { failed: Mutex::default(), any_failed: AtomicBool::new(false), fatal: Mutex::default() };
+    let reports = Reports {
+        failed: Mutex::default(),
+        any_failed: AtomicBool::new(false),
+        fatal: Mutex::default(),
+        page_topics: [output.topic.clone(), output.dead_letter_topic.clone()],
+    };
     let producer: ThreadedProducer<Reports> = client::producer(config, smallest, largest)
         .create_with_context(reports)
         .map_err(|error| Fault::Fatal(error.to_string()))?;
@@ -130,8 +146,7 @@ impl Publisher for Producing {
         if !reports.any_failed.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
-        let failed = std::mem::take(&mut *reports.failed.lock().expect("nobody panics with the lock"));
-        failed.into_iter().map(|(origin, error)| (origin, error.into())).collect()
+        std::mem::take(&mut *reports.failed.lock().expect("nobody panics with the lock"))
     }
 
     fn broken(&self) -> Option<String> {

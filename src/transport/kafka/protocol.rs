@@ -38,8 +38,8 @@ pub struct Message<'a> {
 pub enum Meaning {
     /// The client's queue is full.
     Full,
-    /// The message is larger than the client or the topic takes.
-    TooLarge,
+    /// The topic will never take this message: it is too large, or its timestamp or form is not allowed.
+    Refused,
     /// Not done within the time given; the same call may be made again, and settles it.
     Retriable,
     /// Not done; the transaction can only be aborted.

@@ -5,7 +5,7 @@ use super::connect::{ADDED_HEADER_BYTES, Cluster};
 use super::link::Link;
 use super::protocol::{Member, Message, Publisher};
 use super::records::{self, Marks};
-use super::transaction::{Settled, Transactions};
+use super::transaction::{Refused, Settled, Transactions};
 use crate::batch::{JudgedBatch, SketchedBatch};
 use crate::config::{Config, Mode, Output, VerdictRecords};
 use crate::crash_point;
@@ -35,6 +35,7 @@ pub struct KafkaSink<P, M> {
     link: Arc<Link>,
     metrics: Arc<Metrics>,
     transactions: Transactions<P, M>,
+    refused: Refused,
     /// A new window was begun: said before the first state record.
     announce_window: bool,
     scratch: Vec<u8>,
@@ -62,7 +63,11 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
     /// A sink.
     pub fn new(config: &Config, parts: Parts<P, M>) -> Self {
         let Parts { publisher, member: (member, link), cluster, sketch, partitions, metrics, new_window } = parts;
+        let state_topic = config.output.state_topic.clone();
+        let transactions = Transactions::new(publisher, (member, link.clone()), config.kafka.clone(), state_topic);
         Self {
+            refused: transactions.refused(),
+            transactions,
             policy: Policy::new(&config.policy),
             marks: Marks { config: config.hash(), sketch: sketch.to_string() },
             output: Arc::new(config.output.clone()),
@@ -70,12 +75,6 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
             sketch,
             partitions,
             metrics,
-            transactions: Transactions::new(
-                publisher,
-                (member, link.clone()),
-                config.kafka.clone(),
-                config.output.state_topic.clone(),
-            ),
             link,
             announce_window: new_window,
             scratch: Vec::new(),
@@ -86,11 +85,11 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
     pub fn check(&self) -> Arc<SinkCheck> {
         let limit = self.cluster.limit(&self.output.topic);
         let forwards = matches!(self.output.mode, Mode::Pages);
-        let refused = self.transactions.refused();
+        let refused = self.refused.clone();
         Arc::new(move |received, at| {
             let delivery = &received.deliveries[at];
-            if refused.contains(delivery.origin) {
-                return Some(Reject::new(Reason::SinkLimit, "the broker refused it for its size"));
+            if let Some(reason) = refused.reason(delivery.origin) {
+                return Some(Reject::new(Reason::SinkLimit, format!("the broker refused it: {reason}")));
             }
             let value = delivery.value.as_ref().map_or(0, ExactSizeIterator::len);
             let bytes = value + records::beside_value(delivery, &received.headers) + ADDED_HEADER_BYTES;
@@ -168,6 +167,8 @@ impl<P: Publisher, M: Member> KafkaSink<P, M> {
                     key: key.filter(|_| !bare),
                     value: kept,
                     headers: Some(headers),
+                    // What one topic refused the other need not take.
+                    timestamp_ms: message.timestamp_ms.filter(|_| self.refused.reason(delivery.origin).is_none()),
                     ..message
                 };
                 self.transactions.send(letter, delivery.origin)?;

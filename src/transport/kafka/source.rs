@@ -2,8 +2,9 @@
 
 use super::Partitions;
 use super::link::Link;
-use super::protocol::Member;
+use super::protocol::{Member, Offsets};
 use crate::batch::{Limits, ReceivedBatch};
+use crate::index::Origin;
 use crate::metrics::Metrics;
 use crate::transport::{Fault, Received, Source};
 use std::collections::HashSet;
@@ -23,6 +24,8 @@ pub struct KafkaSource<M> {
     link: Arc<Link>,
     metrics: Arc<Metrics>,
     total_partitions: usize,
+    /// Partition → the offset that is due, once one has come.
+    due: Offsets,
     last_poll: Instant,
     paused: bool,
     /// Called on every poll: the process is alive.
@@ -46,6 +49,7 @@ impl<M: Member> KafkaSource<M> {
             link,
             metrics,
             total_partitions,
+            due: Offsets::new(),
             last_poll: Instant::now(),
             paused: false,
             beat: Box::new(|| {}),
@@ -64,6 +68,7 @@ impl<M: Member> KafkaSource<M> {
     pub fn rewind(&mut self) -> Result<(), Fault> {
         // What came before the fault is read again: let revocations in the meantime take effect first.
         self.link.reset();
+        self.due.clear();
         let rewound = (|| {
             let assignment = self.member.assignment()?;
             if assignment.is_empty() {
@@ -80,18 +85,32 @@ impl<M: Member> KafkaSource<M> {
         let Ok(committed) = self.member.committed(assigned) else { return };
         for (number, committed) in assigned.iter().zip(committed) {
             let Some(committed) = committed else { continue };
-            let Ok(first) = self.member.first_offset(*number) else { continue };
-            if first > committed {
-                let lost = first - committed;
-                self.metrics.gap_offsets_total.inc_by(lost);
-                let (topic, partition) = self.partitions.name(*number);
-                tracing::error!(
-                    topic = &*topic,
-                    partition,
-                    lost,
-                    "retention has passed the committed offset: pages were lost before they were read"
-                );
-            }
+            self.count_gap(*number, committed, u64::MAX);
+        }
+    }
+
+    /// Counts what retention has removed between the offset that is due and the one that is there.
+    fn count_gap(&self, number: u16, due: u64, next: u64) {
+        let Ok(first) = self.member.first_offset(number) else { return };
+        let lost = first.min(next).saturating_sub(due);
+        if lost > 0 {
+            self.metrics.gap_offsets_total.inc_by(lost);
+            let (topic, partition) = self.partitions.name(number);
+            tracing::error!(
+                topic = &*topic,
+                partition,
+                lost,
+                "retention has passed the offset that is due: pages were lost before they were read"
+            );
+        }
+    }
+
+    /// Looks at the offset of the record that came. A step over one is the end of a transaction of whoever wrote the
+    /// topic; over more it may be that, or retention.
+    fn follow_offset(&mut self, Origin { source, offset }: Origin) {
+        let due = self.due.insert(source, offset + 1);
+        if let Some(due) = due.filter(|due| offset > due + 1) {
+            self.count_gap(source, due, offset);
         }
     }
 
@@ -112,6 +131,9 @@ impl<M: Member> KafkaSource<M> {
             });
         }
         let assigned = numbers(assigned).collect::<Vec<_>>();
+        gone.iter().for_each(|number| {
+            self.due.remove(number);
+        });
         if !assigned.is_empty() {
             self.look_for_gaps(&assigned);
         }
@@ -140,6 +162,9 @@ impl<M: Member> KafkaSource<M> {
         let polled = self.member.poll(wait, batch)?;
         if self.link.is_lost() {
             return Err(Fault::Aborted("partitions were lost before their pages were committed".into()));
+        }
+        if let Some(delivery) = batch.deliveries.last().filter(|_| polled) {
+            self.follow_offset(delivery.origin);
         }
         Ok(polled)
     }

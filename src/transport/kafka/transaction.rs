@@ -18,7 +18,7 @@ use crate::config::{Delivery as Guarantee, Kafka};
 use crate::crash_point;
 use crate::index::Origin;
 use crate::transport::Fault;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,22 +34,34 @@ const HELD_BYTES: usize = 8 << 20;
 /// How often a flush looks whether something failed.
 const FLUSH_STEP: Duration = Duration::from_millis(500);
 
-/// Pages that the broker refused though they looked right: rejected when they are judged again.
+/// Pages that the broker refused though they looked right, and why: rejected when they are judged again.
 #[derive(Debug, Clone, Default)]
 pub struct Refused {
     any: Arc<AtomicBool>,
-    pages: Arc<Mutex<HashSet<Origin>>>,
+    pages: Arc<Mutex<HashMap<Origin, String>>>,
 }
 
 impl Refused {
-    fn add(&self, origin: Origin) {
-        self.pages.lock().expect("nobody panics with the lock").insert(origin);
+    fn add(&self, origin: Origin, reason: &str) {
+        self.pages.lock().expect("nobody panics with the lock").insert(origin, reason.to_owned());
         self.any.store(true, Ordering::Release);
     }
 
-    /// Is it one of them?
-    pub fn contains(&self, origin: Origin) -> bool {
-        self.any.load(Ordering::Acquire) && self.pages.lock().expect("nobody panics with the lock").contains(&origin)
+    /// These have met their fate and will not come again.
+    fn forget(&self, committed: &Offsets) {
+        if self.any.load(Ordering::Acquire) {
+            let mut pages = self.pages.lock().expect("nobody panics with the lock");
+            pages.retain(|origin, _| committed.get(&origin.source).is_none_or(|next| origin.offset >= *next));
+            self.any.store(!pages.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// Why it was refused, if it was.
+    pub fn reason(&self, origin: Origin) -> Option<String> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.pages.lock().expect("nobody panics with the lock").get(&origin).cloned()
     }
 }
 
@@ -152,10 +164,9 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
                     self.look_for_failures()?;
                     self.publisher.wait(FULL_WAIT);
                 }
-                Meaning::TooLarge => {
-                    self.refused.add(origin);
-                    let what = "a message is larger than its topic takes; judging again without it";
-                    return Err(Fault::Aborted(what.into()));
+                Meaning::Refused => {
+                    self.refused.add(origin, &failure.reason);
+                    return Err(Fault::Aborted(format!("a message is refused; judging again without it: {failure}")));
                 }
                 _ => return Err(self.fault("produce", &failure)),
             }
@@ -211,6 +222,7 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         } else {
             self.commit_offsets()?
         }
+        self.refused.forget(&self.offsets);
         self.link.committed(self.batches);
         self.clear();
         Ok(())
@@ -262,8 +274,8 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         let failed = self.publisher.take_failed();
         let Some((origin, first)) = failed.first() else { return Ok(()) };
         for (origin, failure) in &failed {
-            if failure.meaning == Meaning::TooLarge {
-                self.refused.add(*origin);
+            if failure.meaning == Meaning::Refused {
+                self.refused.add(*origin, &failure.reason);
             }
         }
         let message = format!("{} deliveries failed in {} batches, first {first}", failed.len(), self.batches);
@@ -274,12 +286,19 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
     fn commit_transaction(&mut self) -> Result<(), Fault> {
         if !self.offsets.is_empty() {
             crash_point::reach("send-offsets");
-            self.retrying("send offsets", || self.publisher.send_offsets(&self.offsets))?;
+            self.retrying("send offsets", || {
+                let _call = self.link.calling();
+                self.publisher.send_offsets(&self.offsets)
+            })?;
         }
         self.look_for_failures()?;
         crash_point::reach("before-commit");
         self.in_doubt = Some(self.offsets.clone());
-        match self.retrying("commit", || self.publisher.commit()) {
+        let commit = || {
+            let _call = self.link.calling();
+            self.publisher.commit()
+        };
+        match self.retrying("commit", commit) {
             Ok(()) => {
                 self.in_doubt = None;
                 Ok(())

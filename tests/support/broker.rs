@@ -129,6 +129,11 @@ impl Cluster {
         metadata.topics()[0].partitions()[0].leader()
     }
 
+    /// Does it answer at all?
+    pub fn answers_within(&self, limit: Duration) -> bool {
+        self.asker().fetch_metadata(None, limit).is_ok()
+    }
+
     /// How many members a consumer group has.
     pub fn num_members(&self, group: &str) -> usize {
         let groups = self.asker().client().fetch_group_list(Some(group), ANSWER_WITHIN).expect("the cluster answers");

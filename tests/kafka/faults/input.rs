@@ -17,7 +17,6 @@ pub const ROWS: &[(&str, Run, bool)] = &[
     ("event times a day ahead, then a day behind", |case| clocks(case, "7d"), false),
     ("the same with a window of twelve hours", |case| clocks(case, "12h"), false),
     ("timestamps that the output topic refuses", refused_timestamps, false),
-    ("a process's clock that the broker refuses", refused_clock, false),
     ("a partition added under load", partition_added, false),
     ("memory at the cap, and a restart", memory_at_the_cap, true),
     ("a sink with a smaller message limit", |case| limited(case, 0.0), false),
@@ -184,20 +183,6 @@ fn refused_timestamps(case: &Case) -> Result<Found, Skipped> {
     };
     let mut trial = Trial::begin_altered(case, setup, alter);
     trial.fault("one page in 500 is two days ahead of the broker");
-    trial.end()
-}
-
-/// For the broker the daemon's clock is behind, so that it refuses what bears its time; then the clock is set right. (No
-/// libfaketime: it does not know the timed waits of C11, which librdkafka uses.)
-fn refused_clock(case: &Case) -> Result<Found, Skipped> {
-    let case = &case.lasting(6.0);
-    let mut trial = Trial::begin(case, case.setup());
-    trial.wait_committed(0.2);
-    trial.setup.cluster.set_topic(&trial.setup.state(), &[("message.timestamp.before.max.ms", "0")]);
-    let aborted = "pagesieve_transactions_total{result=\"aborted\"}";
-    trial.daemon().wait("the broker refuses", SOON, |daemon| daemon.metric(aborted) >= 2.0);
-    trial.setup.cluster.set_topic(&trial.setup.state(), &[]);
-    trial.fault("the state topic refuses the process's time for a while");
     trial.end()
 }
 

@@ -146,7 +146,13 @@ impl Cluster {
 
     /// A producer that says where its records came to lie.
     pub fn feeder(&self) -> Feeder {
+        self.feeder_with("none")
+    }
+
+    /// The same, which compresses.
+    pub fn feeder_with(&self, compression: &str) -> Feeder {
         let mut config = self.client();
+        config.set("compression.type", compression);
         config.set("enable.idempotence", "true").set("linger.ms", "5").set("message.max.bytes", "50000000");
         Feeder { producer: config.create_with_context(Reports::default()).expect("a producer"), sent: 0 }
     }

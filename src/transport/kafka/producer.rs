@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// One attempt at a call that blocks; retriable errors are tried again until the transaction's own time is over.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
+/// How often a flush looks whether everything has its report.
+const FLUSH_LOOK: Duration = Duration::from_millis(1);
+
 /// The producer of everything that goes out.
 pub struct Producing {
     config: Config,
@@ -138,7 +141,16 @@ impl Publisher for Producing {
     }
 
     fn flush(&self, wait: Duration) -> bool {
-        self.producer.flush(wait).is_ok()
+        let deadline = Instant::now() + wait;
+        // With a time to wait the library would wait for delivery reports that the producer's own thread takes, in steps
+        // of 100 ms: every commit took as long.
+        while self.producer.flush(Duration::ZERO).is_err() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(FLUSH_LOOK);
+        }
+        true
     }
 
     fn take_failed(&self) -> Vec<(Origin, Failure)> {
@@ -162,6 +174,10 @@ impl Publisher for Producing {
     }
 
     fn commit(&self) -> Result<(), Failure> {
+        if !self.flush(ATTEMPT) {
+            let reason = "messages are still on their way".to_owned();
+            return Err(Failure { meaning: Meaning::Retriable, reason });
+        }
         Ok(self.producer.commit_transaction(ATTEMPT)?)
     }
 

@@ -61,7 +61,7 @@ fuzz: packages-build
 simulate: packages-build
 	SEEDS=$(SEEDS) $(CARGO) test --locked --test simulate -- --nocapture --test-threads 1
 
-# A quarter of an hour or so. FAULTS=disk,clock runs the rows with one of these in their names.
+# Half an hour or so. FAULTS=disk,clock runs the rows with one of these in their names.
 test-faults: packages-test
 	tests/kafka/broker.sh fetch
 	PAGESIEVE_FAULTS='$(FAULTS)' $(CARGO) test --locked --features crash-points --test kafka -- \

@@ -322,7 +322,7 @@ fn run_all(rows: &[Row], deliveries: &[&'static str], pages: u64) {
 }
 
 #[test]
-#[ignore = "takes a quarter of an hour: make test-faults"]
+#[ignore = "takes half an hour: make test-faults"]
 fn matrix() {
     if !cfg!(feature = "crash-points") {
         panic!("the matrix needs --features crash-points; `make test-faults` gives it");

@@ -22,6 +22,7 @@ use crate::state::SketchId;
 use crate::state::snapshot::Directory;
 use crate::transport::Fault;
 use crate::transport::kafka::Partitions;
+use crate::transport::kafka::client;
 use crate::transport::kafka::connect::{self, Cluster};
 use crate::transport::kafka::keeper::Keeper;
 use crate::transport::kafka::member::Consuming;
@@ -41,8 +42,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const GOOD_FLIGHT: Duration = Duration::from_secs(60);
 
-/// A call has time limits of its own, far below this; one that takes longer will never return.
-const CALL_MARGIN: Duration = Duration::from_secs(30);
+/// A call has time limits of its own, of ten seconds; one that takes so much longer will never return.
+const LONGEST_CALL: Duration = Duration::from_secs(45);
 
 /// `EX_TEMPFAIL` of sysexits.h: start it again.
 const EXIT_STUCK: i32 = 75;
@@ -109,14 +110,15 @@ pub fn run(config: &Config, key: &Key, surroundings: &Surroundings) -> Result<()
     let keeper = keeper.transpose()?;
     health.set_stage(Stage::Joining);
     let (beats, joined) = (health.clone(), health.clone());
-    let source = KafkaSource::new((member.clone(), link.clone()), partitions, metrics.clone(), inputs.len());
-    let longest_call = config.kafka.transaction_timeout + CALL_MARGIN;
+    let poll_every = client::poll_every(config);
+    let source =
+        KafkaSource::new((member.clone(), link.clone()), partitions, metrics.clone(), inputs.len(), poll_every);
     let beat = move || {
         beats.beat();
-        if link.waiting() > longest_call {
+        if link.waiting() > LONGEST_CALL {
             // librdkafka's call has lost its way (its issues 5456 and 5511), and a thread in it cannot be ended. The
             // next start settles the transaction, as after a crash.
-            tracing::error!(seconds = longest_call.as_secs(), "a call to the cluster does not return: exiting");
+            tracing::error!(seconds = LONGEST_CALL.as_secs(), "a call to the cluster does not return: exiting");
             std::process::exit(EXIT_STUCK);
         }
     };

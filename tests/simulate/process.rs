@@ -84,7 +84,8 @@ impl Process {
                 new_window: false,
             },
         );
-        let source = KafkaSource::new((member.clone(), link.clone()), partitions.clone(), scene.metrics.clone(), 1);
+        let group = (member.clone(), link.clone());
+        let source = KafkaSource::new(group, partitions.clone(), scene.metrics.clone(), 1, Duration::MAX);
         let stage = SketchStage::new(Decoder::new(&scene.config.input), Sketcher::new(scene.shape, &scene.key));
         let mut process = Self {
             stage: stage.with_sink_check(sink.check()).with_record_timestamps(),
@@ -120,7 +121,7 @@ impl Process {
         let mut replay = Replay::new(scene.sketch, &self.partitions, &mut self.judge);
         for (_, record) in world.log.committed_records(&scene.config.output.state_topic) {
             let bytes = record.value.as_deref().unwrap_or_default();
-            replay.take(record::decode(bytes), String::new).expect("the records fit this index");
+            replay.take(&record::decode(bytes), String::new).expect("the records fit this index");
         }
         assert_eq!((replay.damaged, replay.foreign), (0, 0));
         replay.settle();

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Delivery};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use std::time::Duration;
 
 /// How often librdkafka reports its numbers, for the lag.
 const STATISTICS_INTERVAL_MS: &str = "5000";
@@ -59,6 +60,16 @@ pub fn consumer(config: &Config) -> ClientConfig {
         // the offsets it was asked for.
         .set("auto.offset.reset", "earliest");
     client
+}
+
+/// librdkafka's default.
+const MAX_POLL_INTERVAL_MS: u64 = 300_000;
+
+/// How often the consumer has to be polled, whatever the stages behind do: a quarter of what it is given, which
+/// `kafka.options` may name, and half a minute at most.
+pub fn poll_every(config: &Config) -> Duration {
+    let given = config.kafka.options.get("max.poll.interval.ms").and_then(|text| text.trim().parse().ok());
+    Duration::from_millis(given.unwrap_or(MAX_POLL_INTERVAL_MS) / 4).min(Duration::from_secs(30))
 }
 
 /// A consumer that reads the state topic once, outside of any group.

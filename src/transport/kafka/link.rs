@@ -163,7 +163,8 @@ impl From<KafkaError> for Failure {
     fn from(error: KafkaError) -> Self {
         use RDKafkaErrorCode as Code;
         let meaning = match (&error, error.rdkafka_error_code()) {
-            (_, Some(Code::Fenced | Code::ProducerFenced | Code::FencedInstanceId)) => Meaning::Fenced,
+            (_, Some(Code::Fenced | Code::ProducerFenced)) => Meaning::Fenced,
+            (_, Some(Code::FencedInstanceId)) => Meaning::FencedMember,
             (_, Some(Code::QueueFull)) => Meaning::Full,
             (_, Some(Code::MessageSizeTooLarge)) => Meaning::Refused,
             _ if is_permanent(&error) => Meaning::Permanent,

@@ -46,6 +46,8 @@ pub enum Meaning {
     Abortable,
     /// Another process has taken the name.
     Fenced,
+    /// Another member of the group has the name. It may be this one: one that comes back from a session that ended.
+    FencedMember,
     /// It will fail again, however often it is tried.
     Permanent,
     /// Nothing is known.

@@ -43,13 +43,17 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes in a record. One that is damaged is counted and logged with its `place`.
-    pub fn take(&mut self, decoded: Result<(StateRecord, SketchId), Damage>, place: impl Fn() -> String) -> Result<()> {
+    pub fn take(
+        &mut self,
+        decoded: &Result<(StateRecord, SketchId), Damage>,
+        place: impl Fn() -> String,
+    ) -> Result<()> {
         self.records += 1;
         self.last_foreign = None;
         match decoded {
-            Ok((_, id)) if id != self.sketch => {
+            Ok((_, id)) if *id != self.sketch => {
                 self.foreign += 1;
-                self.last_foreign = Some(id);
+                self.last_foreign = Some(*id);
             }
             Ok((record, _)) => self.apply(record).with_context(place)?,
             Err(damage) => {
@@ -67,17 +71,17 @@ impl<'a> Replay<'a> {
         self.judge.tally.clear();
     }
 
-    fn apply(&mut self, record: StateRecord) -> Result<()> {
+    fn apply(&mut self, record: &StateRecord) -> Result<()> {
         if self.judge.room() < 2 {
             self.settle();
         }
         match record {
             StateRecord::Window => self.judge.clear(),
             StateRecord::Forget { origin, url_key } => {
-                let origin = self.origin(&origin)?;
-                self.judge.forget_origin(Some(url_key), origin, Evicted::Forgotten);
+                let origin = self.origin(origin)?;
+                self.judge.forget_origin(Some(*url_key), origin, Evicted::Forgotten);
             }
-            StateRecord::Remember(page) => self.remember(&page)?,
+            StateRecord::Remember(page) => self.remember(page)?,
         }
         Ok(())
     }

@@ -290,14 +290,17 @@ impl Run<'_> {
 
     /// Takes in records; `place` says where the nth is.
     fn take<'r>(&mut self, records: impl Iterator<Item = &'r [u8]>, place: impl Fn(usize) -> String) -> Result<()> {
-        let mut records = records.enumerate().map(|(nth, bytes)| (nth, record::decode(bytes))).peekable();
+        let mut records = records.enumerate().map(|(nth, bytes)| (nth, record::decode(bytes)));
         let mut group = Vec::with_capacity(GROUP);
-        while records.peek().is_some() {
+        loop {
             group.extend(records.by_ref().take(GROUP));
+            if group.is_empty() {
+                return Ok(());
+            }
             group.iter().for_each(|(_, decoded)| self.replay.expect(decoded));
-            group.drain(..).try_for_each(|(nth, decoded)| self.replay.take(decoded, || place(nth)))?;
+            group.iter().try_for_each(|(nth, decoded)| self.replay.take(decoded, || place(*nth)))?;
+            group.clear();
         }
-        Ok(())
     }
 
     /// Is there still time? Says how far it is, now and then.

@@ -11,9 +11,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A poll is due after this long, whatever the stages behind do; `max.poll.interval.ms` is ten times as much.
-const POLL_EVERY: Duration = Duration::from_secs(30);
-
 /// A poll that only serves callbacks.
 const NO_WAIT: Duration = Duration::ZERO;
 
@@ -26,6 +23,8 @@ pub struct KafkaSource<M> {
     total_partitions: usize,
     /// Partition → the offset that is due, once one has come.
     due: Offsets,
+    /// A poll is due after this long, whatever the stages behind do.
+    poll_every: Duration,
     last_poll: Instant,
     paused: bool,
     /// Called on every poll: the process is alive.
@@ -35,12 +34,13 @@ pub struct KafkaSource<M> {
 }
 
 impl<M: Member> KafkaSource<M> {
-    /// A source of `total_partitions`, as far as is known now.
+    /// A source of `total_partitions`, as far as is known now, that polls at least `poll_every` so often.
     pub fn new(
         member: (Arc<M>, Arc<Link>),
         partitions: Partitions,
         metrics: Arc<Metrics>,
         total_partitions: usize,
+        poll_every: Duration,
     ) -> Self {
         let (member, link) = member;
         Self {
@@ -50,6 +50,7 @@ impl<M: Member> KafkaSource<M> {
             metrics,
             total_partitions,
             due: Offsets::new(),
+            poll_every,
             last_poll: Instant::now(),
             paused: false,
             beat: Box::new(|| {}),
@@ -196,7 +197,7 @@ impl<M: Member> Source for KafkaSource<M> {
 
     fn keep_alive(&mut self) -> Result<(), Fault> {
         (self.beat)();
-        if self.last_poll.elapsed() < POLL_EVERY {
+        if self.last_poll.elapsed() < self.poll_every {
             return Ok(());
         }
         // The stages behind are stuck: stay in the group without taking more.

@@ -337,7 +337,9 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
     fn fault(&self, what: &str, failure: &Failure) -> Fault {
         let message = format!("cannot {what}: {failure}");
         match failure.meaning {
-            Meaning::Fenced => {
+            // A process that took the name would have fenced the transaction before it joined the group.
+            Meaning::FencedMember if self.exactly_once() && self.link.is_lost() => Fault::Aborted(message),
+            Meaning::Fenced | Meaning::FencedMember => {
                 Fault::Fatal(format!("{message}: another process runs under the name {}", self.settings.instance))
             }
             Meaning::Permanent => Fault::Fatal(message),

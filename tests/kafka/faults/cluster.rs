@@ -10,7 +10,7 @@ pub const ROWS: &[(&str, Run, bool)] = &[
     ("the broker is killed and started again", broker_killed, true),
     ("broker and daemon are killed together", both_killed, false),
     ("the broker hangs, requests time out", broker_paused, false),
-    ("three brokers, the leader is killed", leader_killed, true),
+    ("three brokers, the leader is killed", leader_killed, false),
     ("three brokers, restarted in turn", |case| rolling_restart(case, |setup| setup), false),
     ("the same, sessions of six seconds", |case| rolling_restart(case, with_short_session), false),
     ("a sink that is throttled", throttled, true),

@@ -12,7 +12,7 @@ pub const ROWS: &[(&str, Run, bool)] = &[
     ("SIGKILL in the middle of produce", |case| crash(case, "produce", [700, 300]), false),
     ("SIGKILL before offsets are sent", |case| crash(case, "send-offsets", [4, 2]), false),
     ("SIGKILL before commit", |case| crash(case, "before-commit", [4, 2]), false),
-    ("SIGKILL after commit", |case| crash(case, "after-commit", [4, 2]), false),
+    ("SIGKILL after commit", |case| crash(case, "after-commit", [3, 1]), false),
     ("SIGKILL in the middle of a snapshot", |case| crash(case, "segment", [700, 300]), false),
     ("SIGKILL before a snapshot's rename", |case| crash(case, "rename", [2, 1]), false),
     ("SIGKILL after a snapshot's rename", |case| crash(case, "renamed", [1, 1]), false),

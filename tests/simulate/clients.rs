@@ -378,8 +378,11 @@ impl SimPublisher {
         let Producing { epoch, queues, failed, must_abort, fenced, .. } = &mut *state;
         for (place, queue) in queues {
             let count = if all { queue.len() } else { world.faults.random.below(queue.len() + 1) };
-            for Queued { record, number, of, forwards } in queue.drain(..count) {
-                if forwards && world.refused.contains(&of) {
+            let batch = queue.drain(..count).collect::<Vec<_>>();
+            // One message that the topic does not take has all of its batch refused.
+            let is_refused = batch.iter().any(|queued| queued.forwards && world.refused.contains(&queued.of));
+            for Queued { record, number, of, .. } in batch {
+                if is_refused {
                     let source = self.member.partitions.number(&of.0, of.1).expect("few partitions");
                     failed.push((Origin { source, offset: of.2 }, failure(Meaning::Refused, "message too large")));
                     *must_abort |= self.caller.identity.exactly_once;

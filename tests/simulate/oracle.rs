@@ -112,6 +112,12 @@ pub fn judge(scene: &Scene, world: &Shared, sent: &BTreeMap<Position, Page>, vio
             wrong.push(format!("(c) {origin:?} has {} fates: {all:?}", all.len()));
         }
         asked.drops += all.iter().filter(|fate| !fate.survived && fate.verdict != "rejected").count() as u64;
+        if page.cluster.is_some()
+            && !world.refused.contains(origin)
+            && all.iter().any(|fate| fate.verdict == "rejected")
+        {
+            wrong.push(format!("(b) {origin:?} is rejected, and nothing is wrong with it: {all:?}"));
+        }
         if all.iter().any(|fate| fate.canonical.as_ref() == Some(origin)) {
             wrong.push(format!("(d) {origin:?} is a copy of itself: {all:?}"));
         }

@@ -18,7 +18,8 @@ use crate::config::{Delivery as Guarantee, Kafka};
 use crate::crash_point;
 use crate::index::Origin;
 use crate::transport::Fault;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -82,6 +83,8 @@ pub struct Transactions<P, M> {
     settings: Kafka,
     state_topic: String,
     refused: Refused,
+    /// Pages that were refused together, as one batch: which of them it was is found out by sending each alone.
+    suspects: RefCell<HashSet<Origin>>,
     open: bool,
     /// Next offset of each partition in the open transaction.
     offsets: Offsets,
@@ -118,6 +121,7 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
             settings,
             state_topic,
             refused: Refused::default(),
+            suspects: RefCell::default(),
             open: false,
             offsets: Offsets::new(),
             batches: 0,
@@ -155,7 +159,18 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
     }
 
     /// Sends a message, waiting for its place.
-    pub fn send(&self, mut message: Message, origin: Origin) -> Result<(), Fault> {
+    pub fn send(&self, message: Message, origin: Origin) -> Result<(), Fault> {
+        if !self.suspects.borrow().contains(&origin) {
+            return self.queue(message, origin);
+        }
+        self.flush()?;
+        self.queue(message, origin)?;
+        self.flush()?;
+        self.suspects.borrow_mut().remove(&origin);
+        Ok(())
+    }
+
+    fn queue(&self, mut message: Message, origin: Origin) -> Result<(), Fault> {
         loop {
             let Err((failure, returned)) = self.publisher.send(message, origin) else { return Ok(()) };
             match failure.meaning {
@@ -273,10 +288,12 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         self.look_for_loss()?;
         let failed = self.publisher.take_failed();
         let Some((origin, first)) = failed.first() else { return Ok(()) };
-        for (origin, failure) in &failed {
-            if failure.meaning == Meaning::Refused {
-                self.refused.add(*origin, &failure.reason);
-            }
+        // The broker may refuse a batch for one of its messages.
+        let refused = failed.iter().filter(|(_, failure)| failure.meaning == Meaning::Refused).collect::<Vec<_>>();
+        if let [(origin, failure)] = refused.as_slice() {
+            self.refused.add(*origin, &failure.reason);
+        } else {
+            self.suspects.borrow_mut().extend(refused.iter().map(|(origin, _)| *origin));
         }
         let message = format!("{} deliveries failed in {} batches, first {first}", failed.len(), self.batches);
         tracing::warn!(page = ?origin, error = %first, "delivery failed");

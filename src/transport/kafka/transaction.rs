@@ -83,7 +83,8 @@ pub struct Transactions<P, M> {
     settings: Kafka,
     state_topic: String,
     refused: Refused,
-    /// Pages that were refused together, as one batch: which of them it was is found out by sending each alone.
+    /// Pages whose messages were refused, perhaps for another's in their batch: which it was is found out by sending
+    /// each alone.
     suspects: RefCell<HashSet<Origin>>,
     open: bool,
     /// Next offset of each partition in the open transaction.
@@ -238,6 +239,7 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
             self.commit_offsets()?
         }
         self.refused.forget(&self.offsets);
+        self.suspects.get_mut().retain(|page| self.offsets.get(&page.source).is_none_or(|next| page.offset >= *next));
         self.link.committed(self.batches);
         self.clear();
         Ok(())
@@ -288,12 +290,12 @@ impl<P: Publisher, M: Member> Transactions<P, M> {
         self.look_for_loss()?;
         let failed = self.publisher.take_failed();
         let Some((origin, first)) = failed.first() else { return Ok(()) };
-        // The broker may refuse a batch for one of its messages.
-        let refused = failed.iter().filter(|(_, failure)| failure.meaning == Meaning::Refused).collect::<Vec<_>>();
-        if let [(origin, failure)] = refused.as_slice() {
-            self.refused.add(*origin, &failure.reason);
-        } else {
-            self.suspects.borrow_mut().extend(refused.iter().map(|(origin, _)| *origin));
+        // The broker may refuse a batch for one of its messages, and reports come in one by one: only a page that was
+        // sent alone is known for the one.
+        for (origin, failure) in failed.iter().filter(|(_, failure)| failure.meaning == Meaning::Refused) {
+            if !self.suspects.borrow_mut().insert(*origin) {
+                self.refused.add(*origin, &failure.reason);
+            }
         }
         let message = format!("{} deliveries failed in {} batches, first {first}", failed.len(), self.batches);
         tracing::warn!(page = ?origin, error = %first, "delivery failed");

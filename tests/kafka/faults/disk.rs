@@ -99,14 +99,19 @@ fn gone(directory: &Path) {
     fs::remove_dir_all(directory).expect("it can be removed");
 }
 
-/// Killed; then the disk is harmed, and the source loses all that is committed: nothing can be judged again.
-fn damaged(case: &Case, fault: &str, harm: Harm) -> Result<Found, Skipped> {
+/// A daemon that is killed with a part of its window on disk.
+fn killed_with_a_segment(case: &Case) -> (Trial<'_>, PathBuf) {
     let (setup, directory) = with_snapshot(case.setup());
     let mut trial = Trial::begin(case, setup);
     trial.wait_committed(0.4);
-    let daemon = trial.daemon.as_mut().expect("it runs");
-    daemon.wait("a segment is written", SOON, |_| !segments(&directory).is_empty());
+    trial.daemon().wait("a segment is written", SOON, |_| !segments(&directory).is_empty());
     trial.kill();
+    (trial, directory)
+}
+
+/// Killed; then the disk is harmed, and the source loses all that is committed: nothing can be judged again.
+fn damaged(case: &Case, fault: &str, harm: Harm) -> Result<Found, Skipped> {
+    let (mut trial, directory) = killed_with_a_segment(case);
     harm(&directory);
     trial.fault(fault);
     let committed = trial.setup.progress().look();
@@ -120,12 +125,7 @@ fn damaged(case: &Case, fault: &str, harm: Harm) -> Result<Found, Skipped> {
 
 /// Refused; with a new window the disk's old one is of no use and in nobody's way.
 fn another_key(case: &Case) -> Result<Found, Skipped> {
-    let (setup, directory) = with_snapshot(case.setup());
-    let mut trial = Trial::begin(case, setup);
-    trial.wait_committed(0.4);
-    let daemon = trial.daemon.as_mut().expect("it runs");
-    daemon.wait("a segment is written", SOON, |_| !segments(&directory).is_empty());
-    trial.kill();
+    let (mut trial, _) = killed_with_a_segment(case);
     trial.setup.set("sketch.key", r#""ffeeddccbbaa99887766554433221100""#);
     let mut refused = trial.setup.start();
     let status = refused.wait_exit(SOON);
